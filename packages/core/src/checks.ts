@@ -1,0 +1,64 @@
+/** Checks that every option shares: each refuses a bad value by the name of the option, and says what was expected. */
+import { optionError, show } from './errors.js'
+import { MAX_PRIORITY, Priority } from './task.js'
+
+const NAME = /^[A-Za-z0-9._:-]{1,64}$/
+
+/** Refuses what is no object; `expected` says what would be one. */
+export function checkObject(value: unknown, option: string, expected = 'an object'): void {
+  if (value === null || typeof value !== 'object' || Array.isArray(value)) throw optionError(option, expected, value)
+}
+
+/** Refuses keys that nobody knows, with the nearest that somebody does. */
+export function checkKeys(value: object, known: readonly string[], where: string): void {
+  for (const key of Object.keys(value)) {
+    if (known.includes(key)) continue
+    const near = known.find((name) => name.toLowerCase() === key.toLowerCase() || name.startsWith(key) || key.startsWith(name))
+    const hint = near === undefined ? `one of ${known.join(', ')}` : `${near}`
+    throw optionError(where, `no unknown option, but perhaps ${hint}`, key)
+  }
+}
+
+export function checkName(value: unknown, option: string): void {
+  if (typeof value !== 'string' || !NAME.test(value)) {
+    throw optionError(option, '1 to 64 characters of A-Z a-z 0-9 . _ : -', value)
+  }
+}
+
+export function checkInteger(value: unknown, option: string, min: number, max = Number.MAX_SAFE_INTEGER): number {
+  if (!Number.isInteger(value) || (value as number) < min || (value as number) > max) {
+    const range = max === Number.MAX_SAFE_INTEGER ? `from ${min}` : `from ${min} to ${max}`
+    throw optionError(option, `an integer ${range}`, value)
+  }
+  return value as number
+}
+
+export function checkPriority(value: unknown, option: string): number {
+  if (!Number.isInteger(value) || (value as number) < 0 || (value as number) > MAX_PRIORITY) {
+    const names = Object.entries(Priority).map(([name, number]) => `${name} ${number}`)
+    throw optionError(option, `an integer from 0 to ${MAX_PRIORITY}, smaller first (${names.join(', ')})`, value)
+  }
+  return value as number
+}
+
+export function checkTags(value: unknown, option: string): void {
+  if (!Array.isArray(value) || value.length > 20) throw optionError(option, 'an array of at most 20 words', value)
+  for (const tag of value as unknown[]) {
+    if (typeof tag !== 'string' || tag === '' || tag.length > 64) {
+      throw optionError(option, 'words of 1 to 64 characters', tag)
+    }
+  }
+}
+
+export function checkInstant(value: unknown, option: string): number {
+  const ms = value instanceof Date ? value.getTime() : value
+  if (typeof ms !== 'number' || !Number.isFinite(ms) || Math.abs(ms) > 8.64e15) {
+    throw optionError(option, 'a valid Date, or ms since 1970', value instanceof Date ? 'an invalid Date' : value)
+  }
+  return Math.ceil(ms)
+}
+
+export function checkMethods(value: unknown, option: string, methods: readonly string[]): void {
+  const missing = methods.find((name) => typeof (value as Record<string, unknown> | null)?.[name] !== 'function')
+  if (missing !== undefined) throw optionError(option, `an object with ${methods.join(', ')}`, show(value))
+}
