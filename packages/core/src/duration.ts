@@ -54,7 +54,9 @@ function expected({ min, max }: { min?: number; max?: number }): string {
     return `${what}) from ${formatDuration(min)} to ${formatDuration(max)}`
   }
   if (max !== undefined) return `${what}) of at most ${formatDuration(max)}`
-  return min !== undefined && min > 0 ? `${what}) of at least ${formatDuration(min)}` : `${what}), not negative`
+  return min !== undefined && min > 0
+    ? `${what}) of at least ${formatDuration(min)}`
+    : `${what}), not negative`
 }
 
 /** The text that {@link parseDuration} reads back: `5400000` is `'1h30m'`. Weeks are shown as days. */
