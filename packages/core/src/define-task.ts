@@ -104,5 +104,5 @@ export function defineTask<Data, Result, Input = Data>(
   spec: TaskSpec<Input, Data, Result>,
 ): TaskDefinition<Input, Awaited<Result>> {
   // The class holds handlers of any data; only `submit` writes data, and it is typed by `Input`.
-  return new TaskDefinition(spec as TaskSpec<Input, never, Awaited<Result>>)
+  return new TaskDefinition(spec as unknown as TaskSpec<Input, never, Awaited<Result>>)
 }

@@ -98,6 +98,8 @@ export class Session {
   #ackTaken = 0
   /** Settlements not answered yet, oldest first. */
   #waiting: Waiting[] = []
+  /** Reports of a call that failed; they go again, before newer ones. */
+  #unanswered: Report[] = []
   #state: 'new' | 'open' | 'ending' | 'ended' = 'new'
   #scheduled = false
   #calling = false
@@ -253,6 +255,7 @@ export class Session {
       await this.#read(request, reply, { monotonic, wall, woken: wakes !== this.#wakes })
       this.#pause = 0
     } catch (error) {
+      this.#unanswered = [...request.reports]
       this.#retryAfter(error)
       return
     } finally {
@@ -286,7 +289,7 @@ export class Session {
 
     const demand = this.#quiet || this.#state !== 'open' || this.fenced ? { want: 0 } : this.#host.demand()
     const renew = this.#state === 'open' && this.silence >= this.#beatEvery * 0.9
-    const reports = this.#host.reports()
+    const reports = this.#unanswered.splice(0).concat(this.#host.reports())
     if (!forced && settlements.length === 0 && demand.want === 0 && reports.length === 0 && !renew) return undefined
     return {
       session,
