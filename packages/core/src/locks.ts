@@ -1,4 +1,5 @@
 /** Locks for the user's own purposes, in the storage that the pool uses. */
+import { randomBytes } from 'node:crypto'
 import { checkInteger } from './checks.js'
 import type { Clock } from './clock.js'
 import { withDeadline } from './deadline.js'
@@ -29,7 +30,7 @@ export interface PoolLocksContext {
 export class PoolLocks {
   readonly #context: PoolLocksContext
   #owners = 0
-  readonly #owner = Math.random().toString(36).slice(2)
+  readonly #owner = randomBytes(9).toString('base64url')
 
   constructor(context: PoolLocksContext) {
     this.#context = context

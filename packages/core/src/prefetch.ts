@@ -54,7 +54,8 @@ const WEIGHT = 1 / 32
 export class Prefetch {
   readonly #policy: PrefetchPolicy
   readonly #concurrency: number
-  #meanRun = 0
+  /** ms; `undefined` before the first end. */
+  #meanRun: number | undefined
   #stalled = false
   #lastClaim = -Infinity
 
@@ -65,7 +66,8 @@ export class Prefetch {
 
   /** A handler ended after `ms`. */
   ran(ms: number): void {
-    this.#meanRun += (ms - this.#meanRun) * WEIGHT
+    const mean = this.#meanRun ?? ms
+    this.#meanRun = mean + (ms - mean) * WEIGHT
     if (ms < SLOW_MS) this.#stalled = false
   }
 
@@ -79,10 +81,11 @@ export class Prefetch {
 
   /** How many tasks should be held beyond those that run. */
   get target(): number {
-    if (this.#stalled || this.#meanRun >= SLOW_MS) return 0
+    const mean = this.#meanRun
+    if (this.#stalled || (mean !== undefined && mean >= SLOW_MS)) return 0
     if (this.#policy.size !== 'auto') return this.#policy.size
-    if (this.#meanRun <= 0) return LARGEST
-    const work = Math.round((AHEAD_MS * this.#concurrency) / this.#meanRun)
+    if (mean === undefined) return SMALLEST
+    const work = Math.round((AHEAD_MS * this.#concurrency) / Math.max(mean, 0.001))
     return Math.min(LARGEST, Math.max(SMALLEST, work))
   }
 

@@ -243,6 +243,7 @@ export class Session {
     if (this.#calling || this.#state === 'ended') return
     const request = this.#compose()
     if (request === undefined) {
+      this.#resolveFlushed()
       this.#arm()
       return
     }
@@ -369,7 +370,7 @@ export class Session {
         this.#forced = true
         void this.#turn()
       },
-      { hold: this.#waiting.length > 0 },
+      { hold: true },
     )
   }
 

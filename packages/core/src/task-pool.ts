@@ -91,7 +91,6 @@ interface Parts {
   readonly storage: Storage
   readonly futures: FutureManager
   readonly lifecycle: LifecycleManager
-  readonly locks: PoolLocks
 }
 
 const MOST_IN_FLIGHT = 2000
@@ -103,6 +102,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   readonly #clock: Clock
   readonly #events: EventBus<PoolEvents>
   readonly #stats: StatsRecorder
+  readonly #locks: PoolLocks
   readonly #services: Services<TaskPool<Data, Result>> = new Services(this)
   #state: State = 'new'
   #parts: Parts | undefined
@@ -123,6 +123,12 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     this.#ref = { tenant, queue }
     this.#clock = clock
     this.#stats = new StatsRecorder(clock.monotonic())
+    this.#locks = new PoolLocks({
+      tenant,
+      storage: async () => (this.#parts ?? (await this.#open())).storage,
+      clock,
+      callTimeout: this.#options.callTimeout,
+    })
     this.#events = new EventBus<PoolEvents>({
       clock,
       onError: (error, type) => this.#trouble(error, `a listener of ${String(type)}`),
@@ -399,14 +405,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
 
   /** Locks with an owner and a fencing number, in the storage. */
   get locks(): PoolLocks {
-    return (this.#locks ??= new PoolLocks({
-      tenant: this.#ref.tenant,
-      storage: async () => (this.#parts ?? (await this.#open())).storage,
-      clock: this.#clock,
-      callTimeout: this.#options.callTimeout,
-    }))
+    return this.#locks
   }
-  #locks: PoolLocks | undefined
 
   // ------------------------------------------------------------------------------------------------- listen
 
@@ -499,7 +499,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
       events: this.#events,
       stats: this.#stats,
     })
-    this.#parts = { storage, futures, lifecycle, locks: this.locks }
+    this.#parts = { storage, futures, lifecycle }
     if (this.#state === 'new') this.#state = 'open'
     return this.#parts
   }
