@@ -9,14 +9,27 @@ export function checkObject(value: unknown, option: string, expected = 'an objec
   if (value === null || typeof value !== 'object' || Array.isArray(value)) throw optionError(option, expected, value)
 }
 
-/** Refuses keys that nobody knows, with the nearest that somebody does. */
+/**
+ * Refuses keys that nobody knows, and names the one that was probably meant.
+ *
+ * @param where what stands before the key in messages, such as `retry.`; empty for the outermost options
+ */
 export function checkKeys(value: object, known: readonly string[], where: string): void {
-  for (const key of Object.keys(value)) {
+  for (const [key, given] of Object.entries(value)) {
     if (known.includes(key)) continue
-    const near = known.find((name) => name.toLowerCase() === key.toLowerCase() || name.startsWith(key) || key.startsWith(name))
-    const hint = near === undefined ? `one of ${known.join(', ')}` : `${near}`
-    throw optionError(where, `no unknown option, but perhaps ${hint}`, key)
+    const near = known.find((name) => isNear(name.toLowerCase(), key.toLowerCase()))
+    const hint = near === undefined ? '' : `, did you mean ${near}?`
+    throw optionError(`${where}${key}`, `no such option${hint} (there are ${known.join(', ')})`, given)
   }
+}
+
+/** Whether one letter more, less or other makes them equal, or one begins with the other. */
+function isNear(a: string, b: string): boolean {
+  if (a.startsWith(b) || b.startsWith(a)) return true
+  let i = 0
+  while (i < a.length && a[i] === b[i]) i++
+  const [restA, restB] = [a.slice(i), b.slice(i)]
+  return restA.slice(1) === restB || restA === restB.slice(1) || restA.slice(1) === restB.slice(1)
 }
 
 export function checkName(value: unknown, option: string): void {
@@ -25,7 +38,7 @@ export function checkName(value: unknown, option: string): void {
   }
 }
 
-export function checkInteger(value: unknown, option: string, min: number, max = Number.MAX_SAFE_INTEGER): number {
+export function checkInteger(value: unknown, option: string, min: number, max: number = Number.MAX_SAFE_INTEGER): number {
   if (!Number.isInteger(value) || (value as number) < min || (value as number) > max) {
     const range = max === Number.MAX_SAFE_INTEGER ? `from ${min}` : `from ${min} to ${max}`
     throw optionError(option, `an integer ${range}`, value)

@@ -35,6 +35,12 @@ const REPORT_EVERY = 100
 /** How long an aborted handler may take to stop before its task is given back all the same, in ms. */
 const GRACE = 1000
 
+/** Attempts that were running, and tasks that were held and go back. */
+interface Stopped {
+  readonly running: number
+  readonly returned: number
+}
+
 interface Checkpoint {
   readonly execution: Execution
   readonly state: Encoded
@@ -56,6 +62,7 @@ export class Consumer {
   #reportTimer: Timer | undefined
   #reportsDue = false
   #checkpoints: Checkpoint[] = []
+  #stopped: Stopped | undefined
   /** Storage trouble is told once, until a call succeeds again. */
   #inTrouble = false
 
@@ -197,25 +204,31 @@ export class Consumer {
     this.#scheduler.pauseHere(paused)
   }
 
-  /** Claims no more, lets what runs end, and gives the rest back; every end is answered when it resolves. */
-  async finish(timeout: number): Promise<{ finished: number; returned: number }> {
-    const { clock, lifecycle, callTimeout } = this.#finishing
-    let returned = this.#scheduler.buffered
-    const running = this.#workers.active
+  /** Claims and starts nothing more, and gives back what has not started. Safe to call twice. */
+  stop(): void {
+    if (this.#stopped !== undefined) return
+    this.#stopped = { running: this.#workers.active, returned: this.#scheduler.buffered }
     this.#scheduler.stop()
+  }
+
+  /** Stops, lets what runs end, and gives back what does not; every end is answered when it resolves. */
+  async finish(timeout: number): Promise<Stopped> {
+    const { lifecycle, options } = this.#context
+    const { clock, callTimeout } = options
+    this.stop()
+    const { running, returned } = this.#stopped as Stopped
     if (!(await this.#idleWithin(timeout))) {
       this.#workers.abortAll('shutdown')
       await this.#idleWithin(GRACE)
     }
     const left = this.#workers.abandonAll()
     for (const execution of left) lifecycle.release(execution.claimed, this.#session)
-    returned += left.length
     let cancelTimer: Timer | undefined
     const late = new Promise<void>((resolve) => (cancelTimer = clock.after(callTimeout, resolve, { hold: true })))
     await Promise.race([this.#session.flush(), late])
     cancelTimer?.cancel()
     this.#loseCheckpoints()
-    return { finished: running - left.length, returned }
+    return { running: running - left.length, returned: returned + left.length }
   }
 
   /** Ends the session; whatever it still holds goes back. */
@@ -223,11 +236,6 @@ export class Consumer {
     this.#reportTimer?.cancel()
     this.#wheel.close()
     await this.#session.end()
-  }
-
-  get #finishing(): { clock: ResolvedOptions['clock']; lifecycle: LifecycleManager; callTimeout: number } {
-    const { options, lifecycle } = this.#context
-    return { clock: options.clock, lifecycle, callTimeout: options.callTimeout }
   }
 
   /** @returns whether nothing runs any more */

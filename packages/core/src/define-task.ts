@@ -48,7 +48,7 @@ export class TaskDefinition<Input = never, Result = unknown> {
 
   constructor(spec: TaskSpec<Input, never, Result>) {
     checkObject(spec, 'defineTask(spec)')
-    checkKeys(spec, SPEC_KEYS, 'defineTask')
+    checkKeys(spec, SPEC_KEYS, 'defineTask.')
     checkName(spec.name, 'defineTask.name')
     const where = `defineTask(${JSON.stringify(spec.name)})`
     if (spec.handler !== undefined && typeof spec.handler !== 'function') {

@@ -144,7 +144,7 @@ const SUBMIT_KEYS = [
 
 export function resolveOptions(options: PoolOptions): ResolvedOptions {
   checkObject(options, 'options')
-  checkKeys(options, POOL_KEYS, 'options')
+  checkKeys(options, POOL_KEYS, '')
   const { storage = 'memory:', queue = 'default', overflow = 'reject', autoStart = true } = options
   if (typeof storage !== 'string' && typeof storage?.open !== 'function') {
     throw optionError('storage', "a URL such as 'sqlite:./tasks.db', or a storage", storage)
@@ -187,11 +187,11 @@ export function resolveOptions(options: PoolOptions): ResolvedOptions {
 
 function resolveRetention(retention: NonNullable<PoolOptions['retention']>): Retention {
   checkObject(retention, 'retention')
-  checkKeys(retention, ['success', 'failed'], 'retention')
+  checkKeys(retention, ['success', 'failed'], 'retention.')
   const rule = (state: 'success' | 'failed', age: string): Retention['success'] => {
     const given = retention[state] ?? {}
     checkObject(given, `retention.${state}`)
-    checkKeys(given, ['age', 'count'], `retention.${state}`)
+    checkKeys(given, ['age', 'count'], `retention.${state}.`)
     return {
       age: parseDuration(given.age ?? age, `retention.${state}.age`),
       count: checkInteger(given.count ?? 100_000, `retention.${state}.count`, 0),
@@ -218,7 +218,7 @@ const PLAIN_SUBMIT: ResolvedSubmit = {
 export function resolveSubmit(options: SubmitOptions | undefined, base: RetryPolicy): ResolvedSubmit {
   if (options === undefined) return PLAIN_SUBMIT
   checkObject(options, 'submit options')
-  checkKeys(options, SUBMIT_KEYS, 'submit options')
+  checkKeys(options, SUBMIT_KEYS, '')
   const { id, priority, delay, runAt, after, hold = false, group, expiresIn, debounce, retry, timeout, tags } = options
   if (typeof hold !== 'boolean') throw optionError('hold', 'true or false', hold)
   if (delay !== undefined && runAt !== undefined) throw optionError('runAt', 'no delay beside it', runAt)
@@ -256,7 +256,7 @@ function resolveAfter(after: NonNullable<SubmitOptions['after']>): Dependencies 
   else {
     checkObject(after, 'after', EXPECTED)
     const given = after as { ids: readonly string[]; on?: Dependencies['on'] }
-    checkKeys(given, ['ids', 'on'], 'after')
+    checkKeys(given, ['ids', 'on'], 'after.')
     if (!Array.isArray(given.ids)) throw optionError('after.ids', 'an array of ids', given.ids)
     ids = given.ids
     on = given.on ?? 'success'

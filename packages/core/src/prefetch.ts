@@ -32,7 +32,7 @@ export function resolvePrefetch(options: PrefetchOptions): PrefetchPolicy {
   if (options === 'auto' || typeof options === 'number') return resolvePrefetch({ size: options })
   const expected = "'auto', a number, or { size, strategy, interval }"
   checkObject(options, 'prefetch', expected)
-  checkKeys(options, ['size', 'strategy', 'interval'], 'prefetch')
+  checkKeys(options, ['size', 'strategy', 'interval'], 'prefetch.')
   const { size = 'auto', strategy = 'hybrid', interval = '100ms' } = options
   if (strategy !== 'size' && strategy !== 'time' && strategy !== 'hybrid') {
     throw optionError('prefetch.strategy', "'size', 'time' or 'hybrid'", strategy)

@@ -3,6 +3,7 @@
  *
  * Pure: the pause depends on the policy, the number of the retry and a random number, and on nothing else.
  */
+import { checkKeys } from './checks.js'
 import { type Duration, formatDuration, parseDuration } from './duration.js'
 import { optionError } from './errors.js'
 
@@ -70,10 +71,7 @@ export function resolveRetry(
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     throw optionError(option, 'an object of retry options, a number of retries, or false', options)
   }
-  for (const key of Object.keys(options)) {
-    if (!KEYS.includes(key))
-      throw optionError(`${option}.${key}`, `no such option (there are ${KEYS.join(', ')})`, key)
-  }
+  checkKeys(options, KEYS, `${option}.`)
   const { limit, delay, backoff, maxDelay, jitter } = options as Record<keyof RetryOptions, unknown>
   const first = delay === undefined ? base.delay : parseDuration(delay, `${option}.delay`)
   let longest = Math.max(base.maxDelay, first)

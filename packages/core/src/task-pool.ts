@@ -249,7 +249,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     id: TaskId<R>,
     options: { timeout?: Duration; signal?: AbortSignal } = {},
   ): Promise<R> {
-    checkKeys(options, ['timeout', 'signal'], 'waitForResult options')
+    checkKeys(options, ['timeout', 'signal'], 'waitForResult.')
     if (typeof id !== 'string' || id === '') throw optionError('waitForResult(id)', 'a task id', id)
     const { timeout, signal } = options
     const ms = timeout === undefined ? undefined : parseDuration(timeout, 'timeout')
@@ -290,7 +290,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
 
   /** One page of the tasks in a state (default `pending`), in the order of running or, when final, newest first. */
   async list(options: ListOptions = {}): Promise<TaskList> {
-    checkKeys(options, ['state', 'name', 'group', 'limit', 'cursor'], 'list options')
+    checkKeys(options, ['state', 'name', 'group', 'limit', 'cursor'], 'list.')
     const { state = 'pending', name, group, limit = 100, cursor } = options
     if (!TASK_STATES.includes(state)) throw optionError('list.state', `one of ${TASK_STATES.join(', ')}`, state)
     if (!Number.isInteger(limit) || limit < 1 || limit > 500) {
@@ -463,7 +463,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
    * twice.
    */
   async close(options: CloseOptions = {}): Promise<CloseReport> {
-    checkKeys(options, ['timeout', 'drain'], 'close options')
+    checkKeys(options, ['timeout', 'drain'], 'close.')
     const timeout = parseDuration(options.timeout ?? '30s', 'close.timeout')
     this.#closing ??= this.#close(timeout, options.drain ?? false)
     return await this.#closing
@@ -535,14 +535,26 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
       this.#state = 'closed'
       return report
     }
-    const parts = await this.#open()
     if (drain) await this.drain()
+    // From here on, in this very turn, nothing new is taken in or started.
     this.#state = 'closing'
+    this.#consumer?.stop()
     await this.#starting?.catch(() => {})
+    this.#consumer?.stop()
+    const parts = this.#parts ?? (await this.#opening?.catch(() => undefined))
+    if (parts === undefined) {
+      // It never opened, so there is nothing to let go of.
+      this.#state = 'closed'
+      return report
+    }
     const { storage, futures, lifecycle } = parts
     lifecycle.close()
     await lifecycle.idle()
-    if (this.#consumer !== undefined) Object.assign(report, await this.#consumer.finish(timeout))
+    if (this.#consumer !== undefined) {
+      const { running, returned } = await this.#consumer.finish(timeout)
+      report.finished = running
+      report.returned = returned
+    }
     for (const error of await this.#services.stopAll()) this.#trouble(error, 'close')
     await this.#consumer?.end().catch((error: unknown) => this.#trouble(error, 'close'))
     await futures.close()
