@@ -10,7 +10,7 @@ import { withDeadline } from './deadline.js'
 import { TaskDefinition, type Handler } from './define-task.js'
 import { parseDuration, type Duration } from './duration.js'
 import { NeoTaskError, optionError } from './errors.js'
-import { EventBus } from './event-bus.js'
+import { EventBus, type EventsOptions, type StreamedEvent } from './event-bus.js'
 import { explainTask, type Explanation } from './explain.js'
 import { FutureManager, endError } from './future-manager.js'
 import { EXECUTOR, Kinds } from './kinds.js'
@@ -115,7 +115,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   constructor(options: TaskPoolOptions<Data, Result>) {
     const { executor, tasks = [], ...rest } = options ?? ({} as TaskPoolOptions<Data, Result>)
     this.#options = resolveOptions(options === undefined ? rest : options)
-    const { retry, timeout, codec, clock, tenant, queue } = this.#options
+    const { retry, timeout, codec, clock, tenant, queue, logger } = this.#options
     this.#kinds = new Kinds(executor as Handler<never> | undefined, tasks, { retry, timeout, codec })
     if (this.#options.concurrency > 0 && this.#kinds.served.length === 0) {
       throw optionError('executor', 'an executor, or tasks with a handler, or concurrency: 0', undefined)
@@ -131,7 +131,11 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     })
     this.#events = new EventBus<PoolEvents>({
       clock,
-      onError: (error, type) => this.#trouble(error, `a listener of ${String(type)}`),
+      onError: (error, type) => {
+        // A listener of `pool.error` that throws is not told to the others of its kind, or it would never end.
+        if (type === 'pool.error') logger.error({ err: error }, 'NeoTask: a listener of pool.error failed')
+        else this.#trouble(error, `a listener of ${type}`)
+      },
     })
   }
 
@@ -410,7 +414,12 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
 
   // ------------------------------------------------------------------------------------------------- listen
 
-  /** Calls the listener for each event of this process, in order. @returns the function that ends it */
+  /**
+   * Calls the listener for each event of this process, in order. What it throws never touches the pool; if it
+   * returns a promise that rejects it is called again, at most twice. Failures are told to `pool.error`.
+   *
+   * @returns the function that ends it
+   */
   on<Type extends keyof PoolEvents>(type: Type, listener: (event: PoolEvents[Type]) => unknown): () => void {
     return this.#events.on(type, listener)
   }
@@ -418,6 +427,16 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   /** The same for the next event only. */
   once<Type extends keyof PoolEvents>(type: Type, listener: (event: PoolEvents[Type]) => unknown): () => void {
     return this.#events.once(type, listener)
+  }
+
+  /**
+   * The events of this process from now on, to be read at your own pace: beyond `capacity` the oldest are dropped,
+   * and the next one says how many. Ends with the signal, the reader or the pool.
+   */
+  events(
+    options: EventsOptions<keyof PoolEvents> = {},
+  ): AsyncIterableIterator<StreamedEvent<PoolEvents>, undefined, undefined> {
+    return this.#events.events(options)
   }
 
   // -------------------------------------------------------------------------------------------------- live
