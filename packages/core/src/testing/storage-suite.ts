@@ -36,7 +36,7 @@ export interface StorageSuiteOptions {
   readonly open: () => Promise<Opened>
   /**
    * The longest time, in ms, that a case may move the clock. Cases that need more are left out: a storage with a
-   * real clock gives 90 000. Default: no limit.
+   * real clock gives 130 000. Default: no limit.
    */
   readonly patience?: number
 }

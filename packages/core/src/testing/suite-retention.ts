@@ -11,6 +11,8 @@ const NOTHING = { age: 0, count: 0 }
 const KEEP_NOTHING: Retention = { success: NOTHING, failed: NOTHING }
 /** Records younger than 10 s are kept whatever the rules say. */
 const YOUNG = 10 * SECOND
+/** A record that was protected may be looked at again only after a minute. */
+const LOOK_AGAIN = 65 * SECOND
 
 async function final(
   bench: Bench,
@@ -111,11 +113,11 @@ export function retentionRules(rule: Rule): void {
       await bench.prune(KEEP_NOTHING)
       assert.equal(await bench.stateOf('parent'), 'success')
       await (await bench.hand()).settle('child', 'success')
-      await bench.advance(YOUNG + SECOND)
+      await bench.advance(LOOK_AGAIN)
       await bench.prune(KEEP_NOTHING)
       assert.deepEqual(await bench.states('parent', 'child'), ['unknown', 'unknown'])
     },
-    { moves: 2 * (YOUNG + SECOND) },
+    { moves: YOUNG + SECOND + LOOK_AGAIN },
   )
 
   rule(
@@ -141,11 +143,11 @@ export function retentionRules(rule: Rule): void {
       await bench.advance(55 * SECOND)
       await bench.prune(KEEP_NOTHING)
       await bench.stands(id, 'success')
-      await bench.advance(20 * SECOND)
+      await bench.advance(LOOK_AGAIN)
       await bench.prune(KEEP_NOTHING)
       assert.equal(await bench.stateOf(id), 'unknown')
     },
-    { moves: 75 * SECOND },
+    { moves: 55 * SECOND + LOOK_AGAIN },
   )
 
   rule(
@@ -304,5 +306,22 @@ export function retentionRules(rule: Rule): void {
       await bench.prune(KEEP)
     },
     { moves: 2 * (YOUNG + 2 * SECOND) },
+  )
+
+  rule(
+    'R13',
+    'the repeat of a task whose record is gone is told by its nonce',
+    async (bench) => {
+      await bench.makeIn('success', { id: 'chosen', nonce: 'n' })
+      await bench.advance(YOUNG + SECOND)
+      await bench.prune(KEEP_NOTHING)
+      const outcomes = await bench.enqueue([
+        sketch({ id: 'chosen', nonce: 'n' }),
+        sketch({ id: 'chosen', nonce: 'm' }),
+      ])
+      assert.deepEqual(outcomes, ['repeated', 'duplicate'])
+      assert.equal(await bench.stateOf('chosen'), 'unknown')
+    },
+    { moves: YOUNG + SECOND },
   )
 }
