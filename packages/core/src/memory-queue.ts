@@ -1,0 +1,598 @@
+/**
+ * The state machine of one queue.
+ *
+ * Invariants, true between any two steps:
+ * 1. Every task in `tasks` is in exactly one structure: ready, a lane, due, need, the lease of a session, or done.
+ *    A task that is in none is not in `tasks` either.
+ * 2. A final state is entered by {@link MemoryQueue.finish} only, and left by {@link MemoryQueue.revive} only.
+ * 3. A task in need is held, or names at least one parent in `open`, whose cascade is still to come: the parent is
+ *    unfinished, or its cascade is in `#cascades`.
+ * 4. The dependents of a task are the unfinished tasks that name it in `after`. While there are any, its record stays.
+ *
+ * The methods below are parts of steps; a step is one call of a face, runs without a pause, and ends with
+ * {@link MemoryQueue.conclude}.
+ */
+import type { Lease } from './memory-lease.js'
+import type { MemoryNotices } from './memory-notices.js'
+import { DAY_MS, History, Tombstones } from './memory-retention.js'
+import { Chain, Done, Due, Line, Order, hasDependents } from './memory-structures.js'
+import { Group, isDoomed, priorityOf, rareOf, scoreOf, type Rare, type Task } from './memory-task.js'
+import { tellWatchers } from './memory-watch.js'
+import { PriorityQueue } from './priority-queue.js'
+import { headChannel, wakeChannel, type Dependencies, type QueueRef, type Retention } from './storage.js'
+import { isFinal, isGeneratedId, type FinalState, type TakenReason, type TaskState } from './task.js'
+
+/** Dependents released in a step; the rest are left to the claims and to upkeep. */
+const RELEASE_LIMIT = 100
+/** Members of a group looked at in a step. */
+const SWEEP_LIMIT = 200
+/** Records that one end may remove: two, so that retention catches up with any rate. */
+const PRUNE_AT_FINISH = 2
+/** Sessions woken by a step. */
+const WAKE_LIMIT = 16
+
+/** A final parent whose dependents have not all heard of it. */
+interface Cascade {
+  readonly parent: Task
+  readonly end: number
+  readonly state: FinalState
+  readonly rest: Iterator<Task>
+}
+
+/** A group whose waiting members have not all felt its flags. */
+interface Sweep {
+  readonly group: Group
+  /** Members to cancel; `undefined` when its lane is to be opened. */
+  readonly members: Iterator<Task> | undefined
+}
+
+export class MemoryQueue {
+  readonly ref: QueueRef
+  readonly notices: MemoryNotices
+  readonly tasks: Map<string, Task> = new Map<string, Task>()
+  readonly ready: Line = new Line()
+  readonly lanes: Map<string, Line> = new Map<string, Line>()
+  readonly due: Due = new Due()
+  readonly need: Chain = new Chain('blocked')
+  readonly done: Readonly<Record<FinalState, Done>> = {
+    success: new Done('success'),
+    failed: new Done('failed'),
+    cancelled: new Done('cancelled'),
+    skipped: new Done('skipped'),
+  }
+  /** Sessions that live or still hold something. */
+  readonly leases: Set<Lease> = new Set<Lease>()
+  /** Sessions whose last claim came back short. */
+  readonly idle: Set<Lease> = new Set<Lease>()
+  readonly deadlines: Order = new Order((task) => task.rare?.deadline)
+  readonly groups: Map<string, Group> = new Map<string, Group>()
+  readonly tombstones: Tombstones = new Tombstones()
+  readonly history: History = new History()
+  /** The rule of the session opened last; ends apply it. */
+  retention: Retention | undefined = undefined
+  paused = false
+
+  #sequence = 0
+  #ends = 0
+  readonly #cascades: Cascade[] = []
+  readonly #sweeps: Sweep[] = []
+  /** Flagged groups without a record, by the time at which their flags may go. */
+  readonly #emptyGroups = new PriorityQueue<Group>()
+
+  // Of the present step: what it made ready, for its wake-ups, and what it used of its bounds.
+  #fresh = 0
+  #freshKinds: string[] = []
+  #headBefore = Infinity
+  #sooner: Task | undefined
+  #released = 0
+  #swept = 0
+
+  constructor(ref: QueueRef, notices: MemoryNotices) {
+    this.ref = { tenant: ref.tenant, queue: ref.queue }
+    this.notices = notices
+  }
+
+  // ------------------------------------------------------------------------------------------ what is where
+
+  stateOf(task: Task): TaskState {
+    return task.where.state
+  }
+
+  pendingCount(): number {
+    let count = this.ready.size
+    for (const lane of this.lanes.values()) count += lane.size
+    return count
+  }
+
+  /** What `maxQueueSize` bounds. */
+  waitingCount(): number {
+    return this.pendingCount() + this.due.size + this.need.size
+  }
+
+  /** The lane of that name, opened when it is not. */
+  lane(name: string): Line {
+    let lane = this.lanes.get(name)
+    if (lane === undefined) this.lanes.set(name, (lane = new Line(name, this.lanes)))
+    return lane
+  }
+
+  // ------------------------------------------------------------------------------------- the waiting states
+
+  /** A place at the end of its priority. */
+  renumber(task: Task): void {
+    task.score = this.nextScore(priorityOf(task.score))
+  }
+
+  /** The score of a new task. */
+  nextScore(priority: number): number {
+    return scoreOf(priority, ++this.#sequence)
+  }
+
+  /** Puts a task that nothing blocks (any more) where it belongs. Its delay starts now. */
+  free(task: Task, now: number): void {
+    const rare = task.rare
+    if (rare !== undefined) {
+      const dueAt = Math.max(rare.delay === undefined ? 0 : now + rare.delay, rare.runAt ?? 0)
+      rare.delay = undefined
+      rare.runAt = undefined
+      if (dueAt > now) {
+        this.schedule(task, dueAt, now)
+        return
+      }
+    }
+    this.toReady(task, now)
+  }
+
+  /** Puts the task in ready, at the place that its score says. */
+  toReady(task: Task, now: number): void {
+    if (task.rare !== undefined && isDoomed(task.rare)) {
+      this.endByGroup(task, now)
+      return
+    }
+    if (this.#fresh++ === 0) this.#headBefore = this.#headPriority()
+    if (this.idle.size > 0 && !this.#freshKinds.includes(task.kind)) this.#freshKinds.push(task.kind)
+    task.since = now
+    this.ready.enter(task)
+  }
+
+  schedule(task: Task, dueAt: number, now: number): void {
+    const rare = rareOf(task)
+    if (isDoomed(rare)) {
+      this.endByGroup(task, now)
+      return
+    }
+    if (this.idle.size > 0 && dueAt < this.nextTime()) this.#sooner = task
+    rare.dueAt = dueAt
+    task.since = now
+    this.due.enter(task, dueAt)
+  }
+
+  /** Names the parents in the definition, whose records stay from now on, and in `open` those not final yet. */
+  addParents(task: Task, after: Dependencies): void {
+    const rare = rareOf(task)
+    rare.after = { ids: [...new Set([...(rare.after?.ids ?? []), ...after.ids])], on: after.on }
+    for (const id of after.ids) {
+      const parent = this.tasks.get(id) as Task
+      this.#pin(parent, task)
+      if (!isFinal(parent.where.state)) (rare.open ??= new Set()).add(id)
+    }
+  }
+
+  /** Whether a parent has ended otherwise than `after` asks. */
+  isRefusedBy(after: Dependencies): boolean {
+    if (after.on === 'final') return false
+    return after.ids.some((id) => {
+      const state = (this.tasks.get(id) as Task).where.state
+      return isFinal(state) && state !== 'success'
+    })
+  }
+
+  block(task: Task, now: number): void {
+    task.since = now
+    this.need.enter(task)
+  }
+
+  /** The time at which the deadline index comes back to the task. */
+  setDeadline(task: Task, at: number): void {
+    const rare = rareOf(task)
+    this.clearDeadline(rare)
+    rare.deadline = at
+    this.deadlines.add(at, task)
+  }
+
+  clearDeadline(rare: Rare): void {
+    if (rare.deadline === undefined) return
+    rare.deadline = undefined
+    this.deadlines.dropped()
+  }
+
+  /** Gives a waiting task another place in line, wherever it waits. */
+  rescore(task: Task, score: number, now: number): void {
+    const { where, since } = task
+    if (!(where instanceof Line)) {
+      task.score = score
+      return
+    }
+    where.leave(task)
+    task.score = score
+    if (where === this.ready) this.toReady(task, now)
+    else this.lane(where.lane as string).enter(task)
+    if (task.where.state === 'pending') task.since = since
+  }
+
+  // --------------------------------------------------------------------------------------------- the ends
+
+  /**
+   * The only door to a final state, for a task wherever it is.
+   *
+   * @param token that of the settlement which decides, 0 when something else does
+   */
+  finish(task: Task, state: FinalState, token: number, now: number): void {
+    task.where.leave(task)
+    task.token = token
+    task.since = now
+    task.score = scoreOf(priorityOf(task.score), ++this.#ends)
+    const done = this.done[state]
+    done.enter(task)
+    this.history.count(state, now)
+    if (task.watch !== undefined) tellWatchers(this.notices, task, now)
+    const rare = task.rare
+    if (rare !== undefined) {
+      this.#close(task, rare)
+      if (rare.dependents !== undefined && rare.dependents.size > 0) {
+        this.#cascades.push({ parent: task, end: task.score, state, rest: rare.dependents.values() })
+      }
+    }
+    if (this.retention !== undefined) {
+      done.prune(ruleOf(this.retention, state), now, PRUNE_AT_FINISH, (old) => this.forget(old, now))
+    }
+  }
+
+  /** Ends a task that no settlement decided about. */
+  end(task: Task, state: FinalState, reason: string, now: number, message?: string): void {
+    const rare = rareOf(task)
+    rare.reason = reason
+    rare.message = message
+    this.takeAway(task, 'cancelled')
+    this.finish(task, state, 0, now)
+  }
+
+  endByGroup(task: Task, now: number): void {
+    this.end(task, 'cancelled', 'GROUP_CANCELLED', now)
+  }
+
+  /** Takes a running task's entry and tells its session. */
+  takeAway(task: Task, reason: TakenReason): void {
+    if (task.where.state !== 'running') return
+    const lease = task.where as Lease
+    if (lease.over === false) {
+      lease.noteTaken(task, reason)
+      this.notices.send(wakeChannel(lease.id), '')
+    }
+    lease.leave(task)
+  }
+
+  /** A final task's next life, at the end of its priority. */
+  revive(task: Task, now: number): void {
+    task.where.leave(task)
+    task.token = 0
+    task.attempts = 0
+    task.result = undefined
+    task.resultCodec = undefined
+    task.duration = undefined
+    task.watch = undefined
+    const rare = task.rare
+    if (rare !== undefined) {
+      rare.held = false
+      rare.reclaims = 0
+      rare.probation = false
+      rare.timedOut = false
+      rare.suspended = false
+      rare.delay = undefined
+      rare.runAt = undefined
+      rare.error = undefined
+      rare.fingerprint = undefined
+      rare.reason = undefined
+      rare.message = undefined
+      rare.progress = undefined
+      if (rare.group !== undefined && !rare.exempt) rare.group.members.add(task)
+      for (const id of rare.after?.ids ?? []) {
+        const parent = this.tasks.get(id)
+        if (parent !== undefined) this.#pin(parent, task)
+      }
+    }
+    this.renumber(task)
+    this.toReady(task, now)
+  }
+
+  /** Removes every trace of a task that no unfinished one needs. Its id stays taken, unless it was a generated one. */
+  forget(task: Task, now: number): void {
+    const final = isFinal(task.where.state)
+    task.where.leave(task)
+    this.tasks.delete(task.id)
+    if (!isGeneratedId(task.id)) this.tombstones.add(task.id, task.nonce, now)
+    if (task.watch !== undefined && !final) tellWatchers(this.notices, task, now)
+    const rare = task.rare
+    if (rare === undefined) return
+    if (!final) this.#close(task, rare)
+    const group = rare.group
+    if (group !== undefined && --group.records === 0) this.#fade(group, now)
+  }
+
+  /** Unties an unfinished task from everything that waits for it to move. */
+  #close(task: Task, rare: Rare): void {
+    this.clearDeadline(rare)
+    rare.suspended = false
+    rare.open = undefined
+    rare.dueAt = undefined
+    rare.group?.members.delete(task)
+    for (const id of rare.after?.ids ?? []) this.tasks.get(id)?.rare?.dependents?.delete(task)
+  }
+
+  #pin(parent: Task, child: Task): void {
+    const rare = rareOf(parent)
+    rare.dependents ??= new Set()
+    rare.dependents.add(child)
+  }
+
+  // ------------------------------------------------------------------------------- pieces of bounded work
+
+  /** Makes at most `limit` due tasks ready. @returns how many it did */
+  promoteDue(now: number, limit: number): number {
+    let count = 0
+    const late: Task[] = []
+    for (; count < limit; count++) {
+      const task = this.due.head()
+      if (task === undefined || (task.rare?.dueAt as number) > now) break
+      this.due.take(task)
+      late.push(task)
+    }
+    // In the order of their times; at the same time, of their age.
+    if (late.length > 1) late.sort((a, b) => dueOf(a) - dueOf(b) || a.score - b.score)
+    for (const task of late) this.promote(task, now)
+    return count
+  }
+
+  /** Makes a task that has left due ready. */
+  promote(task: Task, now: number): void {
+    rareOf(task).dueAt = undefined
+    this.renumber(task)
+    this.toReady(task, now)
+  }
+
+  /** Carries out at most `limit` deadlines that have passed. @returns how many it did */
+  passDeadlines(now: number, limit: number): number {
+    let count = 0
+    for (; count < limit; count++) {
+      const task = this.deadlines.head()
+      const rare = task?.rare
+      if (task === undefined || rare?.deadline === undefined || rare.deadline > now) break
+      if (rare.suspended) this.#timeOut(task, rare, now)
+      else this.end(task, 'cancelled', 'TASK_EXPIRED', now)
+    }
+    return count
+  }
+
+  /** A suspended task's time is over: it goes on without the parents that are still open. */
+  #timeOut(task: Task, rare: Rare, now: number): void {
+    const open = rare.open ?? new Set<string>()
+    for (const id of open) this.tasks.get(id)?.rare?.dependents?.delete(task)
+    if (rare.after !== undefined) rare.after = { ids: rare.after.ids.filter((id) => !open.has(id)), on: rare.after.on }
+    rare.timedOut = true
+    this.#unblock(task, rare, now)
+  }
+
+  #unblock(task: Task, rare: Rare, now: number): void {
+    this.need.leave(task)
+    rare.open = undefined
+    if (rare.suspended) {
+      rare.suspended = false
+      this.clearDeadline(rare)
+    }
+    this.renumber(task)
+    this.free(task, now)
+  }
+
+  /** Tells at most `limit` dependents of the ends of their parents, one level at a time. @returns how many */
+  release(now: number, limit: number): number {
+    let count = 0
+    while (count < limit) {
+      const cascade = this.#cascades[0]
+      if (cascade === undefined) break
+      const { parent, state } = cascade
+      // A parent that was retried meanwhile ends again, and then tells those that still wait.
+      const isOver = parent.where !== this.done[state] || parent.score !== cascade.end
+      const next = isOver ? undefined : cascade.rest.next()
+      if (next === undefined || next.done === true) this.#cascades.shift()
+      else {
+        count++
+        this.#tellDependent(next.value, parent.id, state, now)
+      }
+    }
+    return count
+  }
+
+  #tellDependent(child: Task, parentId: string, state: FinalState, now: number): void {
+    const rare = child.rare
+    // Only who is blocked and names this parent is touched, so a repeat is harmless.
+    if (child.where !== this.need || rare?.open === undefined || !rare.open.delete(parentId)) return
+    if (state !== 'success' && rare.after?.on === 'success') this.end(child, 'cancelled', 'DEPENDENCY_FAILED', now)
+    else if (rare.open.size === 0 && !rare.held) this.#unblock(child, rare, now)
+  }
+
+  // ----------------------------------------------------------------------------------------------- groups
+
+  group(id: string): Group {
+    let group = this.groups.get(id)
+    if (group === undefined) this.groups.set(id, (group = new Group(id)))
+    return group
+  }
+
+  join(task: Task, group: Group, exempt: boolean): void {
+    const rare = rareOf(task)
+    rare.group = group
+    rare.exempt = exempt
+    group.records++
+    if (!exempt) group.members.add(task)
+  }
+
+  flagGroup(group: Group, cancelled: boolean, paused: boolean | undefined, now: number): void {
+    if (cancelled && !group.cancelled) {
+      group.cancelled = true
+      this.#sweeps.push({ group, members: group.members.values() })
+    }
+    if (paused !== undefined) {
+      if (group.paused && !paused) this.#sweeps.push({ group, members: undefined })
+      group.paused = paused
+    }
+    if (group.records === 0) this.#fade(group, now)
+  }
+
+  /** Carries flags to at most `limit` members. @returns how many it looked at */
+  sweep(now: number, limit: number): number {
+    let count = 0
+    for (let sweep = this.#sweeps[0]; count < limit && sweep !== undefined; sweep = this.#sweeps[0]) {
+      const isOver = sweep.members ? this.#cancelNext(sweep.members, now) : this.#openNext(sweep.group, now)
+      if (isOver) this.#sweeps.shift()
+      else count++
+    }
+    return count
+  }
+
+  /** Ends one member, unless it is blocked by its parents: then it ends with them. @returns whether none is left */
+  #cancelNext(members: Iterator<Task>, now: number): boolean {
+    const next = members.next()
+    if (next.done === true) return true
+    const task = next.value
+    if (task.where !== this.need || task.rare?.held) this.endByGroup(task, now)
+    return false
+  }
+
+  /** Brings one task back from the lane of a group that goes on. @returns whether none is left */
+  #openNext(group: Group, now: number): boolean {
+    const lane = this.lanes.get(laneOf(group))
+    const task = group.paused ? undefined : lane?.head()
+    if (lane === undefined || task === undefined) return true
+    const since = task.since
+    lane.take(task)
+    this.toReady(task, now)
+    if (task.where === this.ready) task.since = since
+    return false
+  }
+
+  /** Lets the flags of a group without records go, at once or in 24 h. */
+  #fade(group: Group, now: number): void {
+    if (!group.cancelled && !group.paused) {
+      this.groups.delete(group.id)
+      return
+    }
+    group.emptySince = now
+    this.#emptyGroups.push(now + DAY_MS, group)
+  }
+
+  // -------------------------------------------------------------------------------------- the end of a step
+
+  /** When the next task is due or the next deadline passes; Infinity when none is. */
+  nextTime(): number {
+    const due = this.due.size === 0 ? undefined : this.due.head()?.rare?.dueAt
+    const deadline = this.deadlines.size === 0 ? undefined : this.deadlines.head()?.rare?.deadline
+    return Math.min(due ?? Infinity, deadline ?? Infinity)
+  }
+
+  /** Whether releases or sweeps are left for later steps. */
+  get hasBacklog(): boolean {
+    return this.#cascades.length > 0 || this.#sweeps.length > 0
+  }
+
+  /** Releases and sweeps within the step's bounds. */
+  spread(now: number): void {
+    if (this.#cascades.length > 0) this.#released += this.release(now, RELEASE_LIMIT - this.#released)
+    if (this.#sweeps.length > 0) this.#swept += this.sweep(now, SWEEP_LIMIT - this.#swept)
+  }
+
+  /** Ends a step: spreads what it caused, and wakes whoever has something to do now. */
+  conclude(now: number): void {
+    if (this.hasBacklog) this.spread(now)
+    this.wake()
+  }
+
+  /** The end of a step that has used up its bounds already. */
+  wake(): void {
+    this.#released = 0
+    this.#swept = 0
+    if (this.#fresh > 0) this.#announceFresh()
+    if (this.#sooner !== undefined) {
+      this.#wake(1, this.#sooner.kind)
+      this.#sooner = undefined
+    }
+    if (this.hasBacklog && this.idle.size > 0) this.#wake(1)
+  }
+
+  #announceFresh(): void {
+    const left = Math.min(this.#fresh, this.ready.size)
+    if (left > 0 && !this.paused) {
+      // As many for each kind: one session may not be able to take what another is waiting for.
+      for (const kind of this.#freshKinds) this.#wake(left, kind)
+      const head = this.#headPriority()
+      if (head < this.#headBefore) this.notices.send(headChannel(this.ref), String(head))
+    }
+    this.#fresh = 0
+    this.#freshKinds = []
+  }
+
+  /** Wakes idle sessions that serve the kind, and takes them off the idle ones. */
+  #wake(limit: number, kind?: string): void {
+    let left = Math.min(limit, WAKE_LIMIT)
+    for (const lease of this.idle) {
+      if (kind !== undefined && !lease.kinds.has(kind)) continue
+      this.idle.delete(lease)
+      this.notices.send(wakeChannel(lease.id), '')
+      if (--left === 0) return
+    }
+  }
+
+  #headPriority(): number {
+    const head = this.ready.head()
+    return head === undefined ? Infinity : priorityOf(head.score)
+  }
+
+  /** Stops or allows claims, and tells every session. */
+  pause(paused: boolean): void {
+    if (this.paused === paused) return
+    this.paused = paused
+    if (!paused) this.idle.clear()
+    for (const lease of this.leases) if (lease.over === false) this.notices.send(wakeChannel(lease.id), '')
+  }
+
+  // -------------------------------------------------------------------------------------------- retention
+
+  /** Removes at most `limit` records, tombstones and flags whose time is over. @returns whether there is more */
+  prune(retention: Retention, now: number, limit: number): boolean {
+    let more = this.tombstones.prune(now, limit)
+    const forget = (task: Task): void => this.forget(task, now)
+    for (const done of Object.values(this.done)) {
+      if (done.size > 0 && done.prune(ruleOf(retention, done.state), now, limit, forget)) more = true
+    }
+    for (let left = limit; left > 0 && (this.#emptyGroups.peekKey() ?? Infinity) <= now; left--) {
+      const group = this.#emptyGroups.pop() as Group
+      const isOver = group.records === 0 && group.emptySince + DAY_MS <= now
+      if (isOver && this.groups.get(group.id) === group) this.groups.delete(group.id)
+    }
+    return more
+  }
+
+  /** The unfinished task that keeps this one from being removed. */
+  neededBy(task: Task): string | undefined {
+    if (!hasDependents(task)) return undefined
+    for (const dependent of task.rare?.dependents ?? []) return dependent.id
+    return undefined
+  }
+}
+
+/** The name of the lane in which tasks of a paused group stand aside. */
+export const laneOf = (group: Group): string => `group:${group.id}`
+
+const ruleOf = (retention: Retention, state: FinalState): Retention['failed'] =>
+  state === 'failed' ? retention.failed : retention.success
+
+const dueOf = (task: Task): number => task.rare?.dueAt as number

@@ -1,0 +1,198 @@
+/** Records and locks of the memory storage. */
+import { PriorityQueue } from './priority-queue.js'
+import { keep } from './memory-task.js'
+import type { Encoded, LocksFace, PutOptions, RecordQuery, RecordsFace, StoredRecord } from './storage.js'
+
+const MAX_PAGE = 500
+/** Records whose end has passed that one write removes. */
+const PRUNE_LIMIT = 20
+const SLACK = 512
+
+/** The records of one tenant. A change replaces the object, so an entry of an old one in a queue is known to be dead. */
+class Tenant {
+  readonly byKey = new Map<string, StoredRecord>()
+  readonly byDue = new PriorityQueue<StoredRecord>()
+  readonly byEnd = new PriorityQueue<StoredRecord>()
+  #sorted: string[] | undefined
+
+  get(key: string, now: number): StoredRecord | undefined {
+    const record = this.byKey.get(key)
+    return record !== undefined && (record.expiresAt ?? Infinity) > now ? record : undefined
+  }
+
+  set(record: StoredRecord): void {
+    if (!this.byKey.has(record.key)) this.#sorted = undefined
+    this.byKey.set(record.key, record)
+    if (record.dueAt !== undefined) this.byDue.push(record.dueAt, record)
+    if (record.expiresAt !== undefined) this.byEnd.push(record.expiresAt, record)
+    this.#tidy(this.byDue)
+    this.#tidy(this.byEnd)
+  }
+
+  delete(key: string): void {
+    if (this.byKey.delete(key)) this.#sorted = undefined
+  }
+
+  prune(now: number): void {
+    for (let left = PRUNE_LIMIT; left > 0 && (this.byEnd.peekKey() ?? Infinity) <= now; left--) {
+      const record = this.byEnd.pop() as StoredRecord
+      if (this.byKey.get(record.key) === record) this.delete(record.key)
+    }
+  }
+
+  /** All keys in order. */
+  keys(): readonly string[] {
+    return (this.#sorted ??= [...this.byKey.keys()].sort())
+  }
+
+  #tidy(queue: PriorityQueue<StoredRecord>): void {
+    if (queue.size > 2 * this.byKey.size + SLACK) queue.compact((record) => this.byKey.get(record.key) === record)
+  }
+}
+
+export class MemoryRecords implements RecordsFace {
+  readonly #now: () => number
+  readonly #tenants = new Map<string, Tenant>()
+
+  constructor(now: () => number) {
+    this.#now = now
+  }
+
+  async get(tenant: string, key: string): Promise<StoredRecord | undefined> {
+    return this.#tenant(tenant).get(key, this.#now())
+  }
+
+  async put(tenant: string, key: string, value: Encoded, options: PutOptions = {}): Promise<number | 'conflict'> {
+    const now = this.#now()
+    const records = this.#tenant(tenant)
+    const version = records.get(key, now)?.version ?? 0
+    if (options.ifVersion !== undefined && options.ifVersion !== version) return 'conflict'
+    records.prune(now)
+    records.set({
+      key,
+      value: keep(value),
+      version: version + 1,
+      labels: [...(options.labels ?? [])],
+      dueAt: options.dueAt ?? (options.dueIn === undefined ? undefined : now + options.dueIn),
+      expiresAt: options.expiresIn === undefined ? undefined : now + options.expiresIn,
+    })
+    return version + 1
+  }
+
+  async delete(tenant: string, key: string, options: { ifVersion?: number } = {}): Promise<boolean> {
+    const records = this.#tenant(tenant)
+    const record = records.get(key, this.#now())
+    if (record === undefined) return false
+    if (options.ifVersion !== undefined && options.ifVersion !== record.version) return false
+    records.delete(key)
+    return true
+  }
+
+  async list(tenant: string, query: RecordQuery): Promise<{ records: StoredRecord[]; cursor?: string }> {
+    const now = this.#now()
+    const records = this.#tenant(tenant)
+    records.prune(now)
+    const { prefix = '', label, cursor } = query
+    const limit = Math.max(1, Math.min(query.limit, MAX_PAGE))
+    const keys = records.keys()
+    const found: StoredRecord[] = []
+    for (let i = firstAfter(keys, prefix, cursor); i < keys.length; i++) {
+      const key = keys[i] as string
+      if (!key.startsWith(prefix)) break
+      const record = records.get(key, now)
+      if (record === undefined || (label !== undefined && !record.labels.includes(label))) continue
+      if (found.length === limit) return { records: found, cursor: (found[limit - 1] as StoredRecord).key }
+      found.push(record)
+    }
+    return { records: found }
+  }
+
+  async claimDue(
+    tenant: string,
+    query: { prefix?: string; limit: number; leaseMs: number },
+  ): Promise<StoredRecord[]> {
+    const now = this.#now()
+    const records = this.#tenant(tenant)
+    const { prefix = '', limit, leaseMs } = query
+    const claimed: StoredRecord[] = []
+    const others: StoredRecord[] = []
+    while (claimed.length < limit && (records.byDue.peekKey() ?? Infinity) <= now) {
+      const record = records.byDue.pop() as StoredRecord
+      if (records.get(record.key, now) !== record) continue
+      if (!record.key.startsWith(prefix)) others.push(record)
+      else claimed.push({ ...record, version: record.version + 1, dueAt: now + leaseMs })
+    }
+    for (const record of others) records.byDue.push(record.dueAt as number, record)
+    for (const record of claimed) records.set(record)
+    return claimed
+  }
+
+  /** Puts a record from within another step. */
+  set(tenant: string, key: string, value: string, expiresIn: number): void {
+    void this.put(tenant, key, value, { expiresIn })
+  }
+
+  #tenant(tenant: string): Tenant {
+    let records = this.#tenants.get(tenant)
+    if (records === undefined) this.#tenants.set(tenant, (records = new Tenant()))
+    return records
+  }
+}
+
+/** Where a page begins: by halving. */
+function firstAfter(keys: readonly string[], prefix: string, cursor: string | undefined): number {
+  let low = 0
+  let high = keys.length
+  while (low < high) {
+    const middle = (low + high) >> 1
+    const key = keys[middle] as string
+    if (key < prefix || (cursor !== undefined && key <= cursor)) low = middle + 1
+    else high = middle
+  }
+  return low
+}
+
+interface Lock {
+  readonly owner: string
+  readonly until: number
+}
+
+export class MemoryLocks implements LocksFace {
+  readonly #now: () => number
+  readonly #held = new Map<string, Lock>()
+  /** One row of numbers for all locks: each lock's own numbers grow all the more. */
+  #lastFence = 0
+
+  constructor(now: () => number) {
+    this.#now = now
+  }
+
+  async acquire(tenant: string, key: string, owner: string, ttl: number): Promise<{ fence: number } | undefined> {
+    const now = this.#now()
+    const name = nameOf(tenant, key)
+    if ((this.#held.get(name)?.until ?? -Infinity) > now) return undefined
+    this.#held.set(name, { owner, until: now + ttl })
+    this.#lastFence = Math.max(this.#lastFence + 1, now * 1_000)
+    return { fence: this.#lastFence }
+  }
+
+  async extend(tenant: string, key: string, owner: string, ttl: number): Promise<boolean> {
+    const name = nameOf(tenant, key)
+    if (!this.#isHeld(name, owner)) return false
+    this.#held.set(name, { owner, until: this.#now() + ttl })
+    return true
+  }
+
+  async release(tenant: string, key: string, owner: string): Promise<boolean> {
+    const name = nameOf(tenant, key)
+    return this.#isHeld(name, owner) && this.#held.delete(name)
+  }
+
+  #isHeld(name: string, owner: string): boolean {
+    const lock = this.#held.get(name)
+    return lock !== undefined && lock.owner === owner && lock.until > this.#now()
+  }
+}
+
+/** A tenant's name cannot run into a key's: its length stands first. */
+const nameOf = (tenant: string, key: string): string => `${tenant.length}:${tenant}${key}`

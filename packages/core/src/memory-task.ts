@@ -1,0 +1,145 @@
+/**
+ * What the memory storage keeps of one task: a single object of a fixed shape.
+ *
+ * Nothing here says in which state a task is: {@link Task.where} names the structure that holds it, and the
+ * structure is the state. So a task cannot be in two, and no state can disagree with its structure.
+ */
+import type { Dependencies, Encoded } from './storage.js'
+import type { TaskState } from './task.js'
+
+/** One of the places of CONTRACT.md section 2. Entering differs from one to another, leaving does not. */
+export interface Structure {
+  readonly state: TaskState
+  readonly size: number
+  /** Lets the task go. Afterwards it is {@link NOWHERE}, and the same step puts it elsewhere or forgets it. */
+  leave(task: Task): void
+}
+
+/** Where a task is before its first structure, after its removal, and between two structures within a step. */
+export const NOWHERE: Structure = { state: 'pending', size: 0, leave: () => undefined }
+
+/** Sequence numbers in a priority. 1 001 priorities of them are exact in a double. */
+const BAND = 2 ** 43
+
+/** The place in line: by priority, first in first out within one. Unique among the unfinished tasks of a queue. */
+export const scoreOf = (priority: number, sequence: number): number => priority * BAND + sequence
+export const priorityOf = (score: number): number => Math.floor(score / BAND)
+/** The place of the same age within another priority. */
+export const rescore = (score: number, priority: number): number => scoreOf(priority, score % BAND)
+
+export class Task {
+  readonly id: string
+  readonly kind: string
+  payload: Encoded
+  codec: string
+  options: string | undefined
+  nonce: string | undefined
+  readonly createdAt: number
+  where: Structure = NOWHERE
+  /** When it entered `where`. A lane counts as one with ready: being put aside changes nothing for the task. */
+  since: number
+  /** Its place in line. Once final: its priority, with the number of its end in place of the sequence. */
+  score: number
+  /** Neighbours within a {@link Chain}. */
+  prev: Task | undefined = undefined
+  next: Task | undefined = undefined
+  /** Running: the token of its lease entry. Final: that of the settlement which decided, 0 when another thing did. */
+  token = 0
+  /** Of the last accepted settlement, of whatever kind. Tells a repeat from a stale one. Never reset. */
+  settledToken = 0
+  started = false
+  attempts = 0
+  result: Encoded | undefined = undefined
+  resultCodec: string | undefined = undefined
+  duration: number | undefined = undefined
+  watch: Watch | undefined = undefined
+  rare: Rare | undefined = undefined
+
+  constructor(
+    id: string,
+    kind: string,
+    payload: Encoded,
+    codec: string,
+    options: string | undefined,
+    nonce: string | undefined,
+    score: number,
+    now: number,
+  ) {
+    this.id = id
+    this.kind = kind
+    this.payload = payload
+    this.codec = codec
+    this.options = options
+    this.nonce = nonce
+    this.score = score
+    this.createdAt = now
+    this.since = now
+  }
+}
+
+/** A registration of a watcher. Of a final task: only until when its record stays for those who were told. */
+export interface Watch {
+  readonly watcher: string
+  until: number
+  next: Watch | undefined
+}
+
+/** What few tasks have, made when the first of it is needed. */
+export class Rare {
+  /** Not used up yet: it starts when nothing blocks the task any more. */
+  delay: number | undefined = undefined
+  runAt: number | undefined = undefined
+  /** The key in `due`, while it is there. */
+  dueAt: number | undefined = undefined
+  /** The key in the deadline index, while it has one. */
+  deadline: number | undefined = undefined
+  /** What the deadline ends: a suspension, or else (`expiresIn`) the task, unless it has started by then. */
+  suspended = false
+  held = false
+  after: Dependencies | undefined = undefined
+  /** The parents in `after` that were not final yet, by name: a set, never a counter. */
+  open: Set<string> | undefined = undefined
+  /** The unfinished tasks that name this one in `after`. They keep its record. */
+  dependents: Set<Task> | undefined = undefined
+  group: Group | undefined = undefined
+  exempt = false
+  reclaims = 0
+  probation = false
+  timedOut = false
+  error: string | undefined = undefined
+  fingerprint: string | undefined = undefined
+  reason: string | undefined = undefined
+  message: string | undefined = undefined
+  progress: Encoded | undefined = undefined
+  checkpoint: Encoded | undefined = undefined
+  logs: string[] | undefined = undefined
+}
+
+/** The rare fields of a task, made if it has none. */
+export function rareOf(task: Task): Rare {
+  return (task.rare ??= new Rare())
+}
+
+export class Group {
+  readonly id: string
+  cancelled = false
+  paused = false
+  /** Unfinished members that obey the flags. */
+  readonly members: Set<Task> = new Set<Task>()
+  /** Records of members, finished or exempt ones too. The flags outlive the last of them by 24 h. */
+  records = 0
+  emptySince = 0
+
+  constructor(id: string) {
+    this.id = id
+  }
+}
+
+/** Whether the flag of its group ends the task. */
+export const isDoomed = (rare: Rare): boolean => rare.group !== undefined && rare.group.cancelled && !rare.exempt
+
+/** Bytes that the storage may keep: a caller's array may change, or be a slice of something large. */
+export const keep = (value: Encoded): Encoded => (typeof value === 'string' ? value : new Uint8Array(value))
+
+export const bytesOf = (value: Encoded): number =>
+  typeof value === 'string' ? Buffer.byteLength(value) : value.byteLength
