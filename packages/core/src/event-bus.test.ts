@@ -117,7 +117,7 @@ describe('EventBus', () => {
     const { bus, clock } = setUp()
     const other = new EventBus<Events>({
       clock,
-      onError: (() => Promise.reject(new Error('later'))) as () => void,
+      onError: () => Promise.reject(new Error('later')),
     })
     other.on('started', () => {
       throw new Error('oops')

@@ -20,7 +20,13 @@ export interface ClaimLimits {
 }
 
 /** @param issue gives the claim's token; called once, when there is something to claim */
-export function claim(queue: MemoryQueue, lease: Lease, limits: ClaimLimits, now: number, issue: () => number): Claimed[] {
+export function claim(
+  queue: MemoryQueue,
+  lease: Lease,
+  limits: ClaimLimits,
+  now: number,
+  issue: () => number,
+): Claimed[] {
   const claimed: Claimed[] = []
   const { want } = limits
   const bound = limits.moreUrgentThan === undefined ? Infinity : scoreOf(limits.moreUrgentThan, 0)

@@ -66,7 +66,9 @@ export class Lease extends Chain {
   }
 
   taken(): readonly Taken[] {
-    return this.#taken.length === 0 ? NONE : this.#taken.map(({ id, token, reason }) => ({ id, token, reason }))
+    return this.#taken.length === 0
+      ? NONE
+      : this.#taken.map(({ id, token, reason }) => ({ id, token, reason }))
   }
 }
 

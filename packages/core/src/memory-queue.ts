@@ -377,7 +377,8 @@ export class MemoryQueue {
   #timeOut(task: Task, rare: Rare, now: number): void {
     const open = rare.open ?? new Set<string>()
     for (const id of open) this.tasks.get(id)?.rare?.dependents?.delete(task)
-    if (rare.after !== undefined) rare.after = { ids: rare.after.ids.filter((id) => !open.has(id)), on: rare.after.on }
+    if (rare.after !== undefined)
+      rare.after = { ids: rare.after.ids.filter((id) => !open.has(id)), on: rare.after.on }
     rare.timedOut = true
     this.#unblock(task, rare, now)
   }
@@ -416,7 +417,8 @@ export class MemoryQueue {
     const rare = child.rare
     // Only who is blocked and names this parent is touched, so a repeat is harmless.
     if (child.where !== this.need || rare?.open === undefined || !rare.open.delete(parentId)) return
-    if (state !== 'success' && rare.after?.on === 'success') this.end(child, 'cancelled', 'DEPENDENCY_FAILED', now)
+    if (state !== 'success' && rare.after?.on === 'success')
+      this.end(child, 'cancelled', 'DEPENDENCY_FAILED', now)
     else if (rare.open.size === 0 && !rare.held) this.#unblock(child, rare, now)
   }
 

@@ -208,7 +208,8 @@ export class MemorySessions implements SessionFace {
       const rare = rareOf(task)
       if (report.progress !== undefined) rare.progress = keep(report.progress)
       if (report.checkpoint !== undefined) rare.checkpoint = keep(report.checkpoint)
-      if (report.logs !== undefined) rare.logs = [...(rare.logs ?? []), ...report.logs].slice(-this.#options.maxLogs)
+      if (report.logs !== undefined)
+        rare.logs = [...(rare.logs ?? []), ...report.logs].slice(-this.#options.maxLogs)
     }
     return stale
   }
@@ -335,7 +336,13 @@ const nodeKey = (session: string): string => `node:${session}`
  *
  * @returns whether it was ended
  */
-function takeBack(queue: MemoryQueue, task: Task, counts: boolean, maxReclaims: number, now: number): boolean {
+function takeBack(
+  queue: MemoryQueue,
+  task: Task,
+  counts: boolean,
+  maxReclaims: number,
+  now: number,
+): boolean {
   const rare = rareOf(task)
   if (!counts) rare.probation = true
   else if (++rare.reclaims > maxReclaims) {

@@ -166,13 +166,21 @@ class MemoryQueues implements QueueFace {
     return errorGroups(this.of(ref), options.limit)
   }
 
-  async cancel(ref: QueueRef, ids: readonly string[], options: CancelOptions = {}): Promise<OperationOutcome[]> {
+  async cancel(
+    ref: QueueRef,
+    ids: readonly string[],
+    options: CancelOptions = {},
+  ): Promise<OperationOutcome[]> {
     return this.#each(ref, 'cancel', ids, (queue, task, now) => {
       queue.end(task, 'cancelled', options.code ?? 'TASK_CANCELLED', now, options.message)
     })
   }
 
-  async retry(ref: QueueRef, ids: readonly string[], options: ReviveOptions = {}): Promise<OperationOutcome[]> {
+  async retry(
+    ref: QueueRef,
+    ids: readonly string[],
+    options: ReviveOptions = {},
+  ): Promise<OperationOutcome[]> {
     return this.#each(ref, 'retry', ids, (queue, task, now) => {
       if (options.payload !== undefined) {
         task.payload = keep(options.payload.payload)

@@ -43,7 +43,8 @@ export function recordOf(task: Task): TaskRecord {
     after: rare?.after,
     waitsFor: state === 'blocked' ? [...(rare?.open ?? [])] : undefined,
     held: state === 'blocked' && rare?.held === true,
-    group: rare?.group === undefined ? undefined : { id: rare.group.id, ...(rare.exempt && { exempt: true }) },
+    group:
+      rare?.group === undefined ? undefined : { id: rare.group.id, ...(rare.exempt && { exempt: true }) },
     lane: where instanceof Line ? where.lane : undefined,
     result: task.result,
     resultCodec: task.resultCodec,
@@ -232,7 +233,14 @@ export function errorGroups(queue: MemoryQueue, limit: number): ErrorGroup[] {
     const fingerprint = task.rare?.fingerprint ?? task.rare?.reason ?? ''
     const group = groups.get(fingerprint)
     if (group !== undefined) group.count++
-    else groups.set(fingerprint, { fingerprint, count: 1, id: task.id, error: task.rare?.error ?? '', lastAt: task.since })
+    else
+      groups.set(fingerprint, {
+        fingerprint,
+        count: 1,
+        id: task.id,
+        error: task.rare?.error ?? '',
+        lastAt: task.since,
+      })
   }
   return [...groups.values()].sort((a, b) => b.count - a.count || b.lastAt - a.lastAt).slice(0, limit)
 }
