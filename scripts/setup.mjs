@@ -92,7 +92,7 @@ unless npm_config_nodedir names the folder whose include/node/node.h belongs to 
 function sqliteProblem() {
   const program = `
     try { new (require('better-sqlite3'))(':memory:').close() }
-    catch (error) { console.log(error.message); process.exit(1) }`
+    catch (error) { console.log(error.message.split(' Tried:')[0]); process.exit(1) }`
   const { status, signal, stdout } = spawnSync(process.execPath, ['-e', program], {
     cwd: sqliteHome,
     encoding: 'utf8',
@@ -150,14 +150,22 @@ function run(label, command, args) {
 
 /**
  * The environment for the repository's own tools: they find each other (turbo calls pnpm), and native code is compiled
- * with the headers that came with this Node, when it has some, instead of downloaded ones.
+ * with headers that are here already, if some belong to this Node, instead of downloaded ones. npm passes `nodedir` of
+ * the user's configuration on, which may belong to another Node.
  */
 function toolEnvironment() {
   /** @type {NodeJS.ProcessEnv} */
   const env = { ...process.env, TURBO_TELEMETRY_DISABLED: '1' }
   const path = Object.keys(env).find((name) => name.toUpperCase() === 'PATH') ?? 'PATH'
   env[path] = [join(root, 'node_modules', '.bin'), env[path]].join(delimiter)
-  const prefix = resolve(process.execPath, '..', '..')
-  if (existsSync(join(prefix, 'include', 'node', 'node.h'))) env.npm_config_nodedir ??= prefix
+  const nodedir = [env.npm_config_nodedir, resolve(process.execPath, '..', '..')].find(hasHeadersOfThisNode)
+  if (nodedir) env.npm_config_nodedir = nodedir
   return env
+}
+
+function hasHeadersOfThisNode(/** @type {string | undefined} */ prefix) {
+  const header = join(prefix ?? '', 'include', 'node', 'node_version.h')
+  if (!prefix || !existsSync(header)) return false
+  const [major = ''] = process.versions.node.split('.')
+  return new RegExp(`define NODE_MAJOR_VERSION ${major}\\b`).test(readFileSync(header, 'utf8'))
 }
