@@ -136,7 +136,8 @@ export class Group {
 }
 
 /** Whether the flag of its group ends the task. */
-export const isDoomed = (rare: Rare): boolean => rare.group !== undefined && rare.group.cancelled && !rare.exempt
+export const isDoomed = (rare: Rare): boolean =>
+  rare.group !== undefined && rare.group.cancelled && !rare.exempt
 
 /** Bytes that the storage may keep: a caller's array may change, or be a slice of something large. */
 export const keep = (value: Encoded): Encoded => (typeof value === 'string' ? value : new Uint8Array(value))
