@@ -21,7 +21,7 @@ import { isDoomed, priorityOf, rareOf, scoreOf, type Group, type Rare, type Task
 import { WakeUps } from './memory-wake.js'
 import { tellWatchers } from './memory-watch.js'
 import type { Dependencies, QueueRef, Retention } from './storage.js'
-import { isFinal, isGeneratedId, type FinalState, type TakenReason, type TaskState } from './task.js'
+import { isFinal, isGeneratedId, type FinalState, type TakenReason } from './task.js'
 
 /** Dependents released in a step; the rest are left to the claims and to upkeep. */
 const RELEASE_LIMIT = 100
@@ -78,10 +78,6 @@ export class MemoryQueue {
   }
 
   // ------------------------------------------------------------------------------------------ what is where
-
-  stateOf(task: Task): TaskState {
-    return task.where.state
-  }
 
   pendingCount(): number {
     let count = this.ready.size
@@ -361,8 +357,8 @@ export class MemoryQueue {
   #timeOut(task: Task, rare: Rare, now: number): void {
     const open = rare.open ?? new Set<string>()
     for (const id of open) this.tasks.get(id)?.rare?.dependents?.delete(task)
-    if (rare.after !== undefined)
-      rare.after = { ids: rare.after.ids.filter((id) => !open.has(id)), on: rare.after.on }
+    const { ids, on } = rare.after as Dependencies
+    rare.after = { ids: ids.filter((id) => !open.has(id)), on }
     rare.timedOut = true
     this.#unblock(task, rare, now)
   }
