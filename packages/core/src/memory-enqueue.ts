@@ -191,7 +191,7 @@ function place(queue: MemoryQueue, task: Task, given: NewTask, now: number): voi
   rare.delay = given.delay
   rare.runAt = given.runAt
   rare.held = given.hold === true
-  if (given.group !== undefined) queue.join(task, queue.group(given.group.id), given.group.exempt === true)
+  if (given.group !== undefined) queue.groups.join(task, given.group.id, given.group.exempt === true)
   if (given.after !== undefined && given.after.ids.length > 0) {
     queue.addParents(task, given.after)
     if (queue.isRefusedBy(given.after)) {

@@ -27,6 +27,10 @@ export const priorityOf = (score: number): number => Math.floor(score / BAND)
 /** The place of the same age within another priority. */
 export const rescore = (score: number, priority: number): number => scoreOf(priority, score % BAND)
 
+/**
+ * About 190 bytes, one number and one entry of a map and of an order. The fields are all defined before the
+ * constructor sets them: V8 then lets the tasks of a batch share one number for their times (measured: 32 bytes less).
+ */
 export class Task {
   readonly id: string
   readonly kind: string

@@ -1,5 +1,5 @@
 /** What the memory storage shows of its tasks: records, claims, pages, groups of errors. Nothing here changes any. */
-import type { Lease } from './memory-lease.js'
+import { Lease } from './memory-lease.js'
 import type { MemoryQueue } from './memory-queue.js'
 import { Line } from './memory-structures.js'
 import { bytesOf, priorityOf, type Task } from './memory-task.js'
@@ -21,7 +21,7 @@ const PAGE_BYTES = 1024 * 1024
 export function recordOf(task: Task): TaskRecord {
   const { where, rare } = task
   const { state } = where
-  const lease = state === 'running' ? (where as Lease) : undefined
+  const lease = where instanceof Lease ? where : undefined
   return {
     id: task.id,
     kind: task.kind,
