@@ -6,7 +6,7 @@
  * A handle that a user gave is his: its pragmas stay as they are, it is never closed, and nothing is written into a
  * transaction that he has open, except by `enqueueSync`.
  */
-import { NeoTaskError, StorageUnavailableError, type Clock, type Timer } from '@neotask/core'
+import { NeoTaskError, StorageUnavailableError, type Clock, type Refusal, type Timer } from '@neotask/core'
 import Sqlite from 'better-sqlite3'
 import { randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'
@@ -381,4 +381,11 @@ function connect(name: string, options: Sqlite.Options): Sqlite.Database {
   } catch (cause) {
     throw unavailable(name, (cause as Error).message, cause)
   }
+}
+
+/** What an item is told that SQLite does not take. @throws what concerns the whole database */
+export function refusalFrom(error: unknown): Refusal {
+  if (error instanceof NeoTaskError) throw error
+  const message = error instanceof Error ? error.message : String(error)
+  return { code: sqliteCode(error) === 'SQLITE_TOOBIG' ? 'PAYLOAD_TOO_LARGE' : 'PAYLOAD_INVALID', message }
 }

@@ -95,18 +95,30 @@ export function retentionOf(step: Step): Retention | undefined {
   return retention
 }
 
-/** Removes at most `limit` final tasks that are beyond their retention. @returns how many */
-export function pruneTasks(step: Step, retention: Retention, limit: number, cursors: PruneCursors): number {
+/**
+ * Removes at most `limit` final tasks that are beyond their retention.
+ *
+ * @returns how many, and whether there may be more behind those that have to stay
+ */
+export function pruneTasks(
+  step: Step,
+  retention: Retention,
+  limit: number,
+  cursors: PruneCursors,
+): { removed: number; more: boolean } {
   let removed = 0
-  for (let state = SUCCESS; state <= FINAL_INDEX.skipped && removed < limit; state++) {
-    removed += pruneState(step, state, retention, limit - removed, cursors)
+  let more = false
+  for (let state = SUCCESS; state <= FINAL_INDEX.skipped; state++) {
+    const done = pruneState(step, state, retention, limit - removed, cursors)
+    removed += done.removed
+    more ||= done.more
   }
-  return removed
+  return { removed, more }
 }
 
-function pruneState(step: Step, state: number, retention: Retention, limit: number, cursors: PruneCursors): number {
+function pruneState(step: Step, state: number, retention: Retention, limit: number, cursors: PruneCursors): { removed: number; more: boolean } {
   const kept = step.counts[state] ?? 0
-  if (kept === 0) return 0
+  if (kept === 0 || limit <= 0) return { removed: 0, more: kept > 0 }
   const rule = state === FINAL_INDEX.failed ? retention.failed : retention.success
   const place = step.place(state)
   const { now } = step
@@ -132,7 +144,7 @@ function pruneState(step: Step, state: number, retention: Retention, limit: numb
     }
   }
   if (end) cursors.delete(place)
-  return removed
+  return { removed, more: !end }
 }
 
 /** Removes at most `limit` of what else has had its time. @returns how many */

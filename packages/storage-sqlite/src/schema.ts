@@ -13,6 +13,8 @@ export const FORMAT = 1
 
 const FIRST = `
 CREATE TABLE neotask_meta (key TEXT NOT NULL PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
+-- One row of numbers for all claims, so that a token of one queue is never one of another.
+INSERT INTO neotask_meta VALUES ('token', 0);
 
 -- One row is read and written in each step: the counters of the queue.
 CREATE TABLE neotask_queues (
@@ -21,7 +23,6 @@ CREATE TABLE neotask_queues (
   queue TEXT NOT NULL,
   paused INTEGER NOT NULL DEFAULT 0,
   seq INTEGER NOT NULL DEFAULT 0,
-  token INTEGER NOT NULL DEFAULT 0,
   pending INTEGER NOT NULL DEFAULT 0,
   scheduled INTEGER NOT NULL DEFAULT 0,
   blocked INTEGER NOT NULL DEFAULT 0,

@@ -5,6 +5,7 @@
  */
 import {
   MAX_PRIORITY,
+  NeoTaskError,
   OPERATIONS,
   optionError,
   type CancelOptions,
@@ -30,7 +31,7 @@ import {
 } from '@neotask/core'
 import { cancelTask } from './cancel.js'
 import { Turn, yieldTurn, type Connection } from './connection.js'
-import { sqliteCode, type Database } from './database.js'
+import { refusalFrom, type Database } from './database.js'
 import { Effects } from './effects.js'
 import { enqueueUnit, pinAgain, watch } from './enqueue.js'
 import { finish, makeReady } from './finish.js'
@@ -82,9 +83,15 @@ export class SqliteQueue implements QueueFace {
     for (let from = 0; from < units.length; ) {
       if (from > 0) await yieldTurn()
       const begin = from
-      const done = await database.politely(() =>
-        this.#commit(database, () => this.#enqueueSome(database, ref, units, begin, options)),
-      )
+      const done = await database.politely(() => {
+        const some = (accept: Accept) => this.#commit(database, () => this.#enqueueSome(database, ref, units, begin, options, accept))
+        try {
+          return some(enqueueUnit)
+        } catch (error) {
+          if (error instanceof NeoTaskError) throw error
+          return some(enqueueAlone)
+        }
+      })
       for (const some of done) outcomes.push(...some)
       from += done.length
     }
@@ -96,7 +103,7 @@ export class SqliteQueue implements QueueFace {
     const foreign = database.occupied
     const { effects, value } = database.within(() => {
       const step = Step.in(database, ref)
-      const outcomes = units.flatMap((unit) => enqueueUnit(step, asList(unit), options))
+      const outcomes = units.flatMap((unit) => enqueueAlone(step, asList(unit), options))
       return { effects: conclude(step, this.#cursors), value: outcomes }
     })
     if (foreign) this.#notices.deliverLater(effects)
@@ -255,7 +262,14 @@ export class SqliteQueue implements QueueFace {
   // ------------------------------------------------------------------------------------------------ helpers
 
   /** As many units as one transaction takes. */
-  #enqueueSome(database: Database, ref: QueueRef, units: readonly Unit[], from: number, options: EnqueueOptions) {
+  #enqueueSome(
+    database: Database,
+    ref: QueueRef,
+    units: readonly Unit[],
+    from: number,
+    options: EnqueueOptions,
+    accept: Accept,
+  ): { effects: Effects; value: EnqueueOutcome[][] } {
     const turn = new Turn(database)
     const step = Step.in(database, ref)
     const outcomes: EnqueueOutcome[][] = []
@@ -263,7 +277,7 @@ export class SqliteQueue implements QueueFace {
     for (let index = from; index < units.length; index++) {
       const unit = asList(units[index] as Unit)
       if (tasks > 0 && (tasks + unit.length > BATCH || turn.over)) break
-      outcomes.push(enqueueUnit(step, unit, options))
+      outcomes.push(accept(step, unit, options))
       tasks += unit.length
     }
     return { effects: conclude(step, this.#cursors), value: outcomes }
@@ -309,6 +323,18 @@ export class SqliteQueue implements QueueFace {
       )
     }
     return outcomes
+  }
+}
+
+type Accept = (step: Step, unit: readonly NewTask[], options: EnqueueOptions) => EnqueueOutcome[]
+
+/** A unit under a savepoint of its own: what SQLite refuses of it reaches its owner, and nobody else. */
+function enqueueAlone(step: Step, unit: readonly NewTask[], options: EnqueueOptions): EnqueueOutcome[] {
+  try {
+    return step.attempt(() => enqueueUnit(step, unit, options))
+  } catch (error) {
+    const refusal = refusalFrom(step.db.translate(error))
+    return unit.map(() => refusal)
   }
 }
 

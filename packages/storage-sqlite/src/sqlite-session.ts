@@ -86,7 +86,15 @@ export class SqliteSession implements SessionFace {
 
   async work(request: WorkRequest): Promise<WorkReply> {
     const { database } = this.#connection
-    const { reply, effects, idle } = await database.politely(() => database.write(() => this.#work(database, request)))
+    const { reply, effects, idle } = await database.politely(() => {
+      const once = (alone: boolean): Worked => database.write(() => this.#work(database, request, alone))
+      try {
+        return once(false)
+      } catch (error) {
+        if (error instanceof NeoTaskError || request.settlements.length === 0) throw error
+        return once(true)
+      }
+    })
     if (idle !== undefined) this.#notices.setIdle(request.session, idle)
     if (effects) this.#notices.deliver(effects)
     return reply
@@ -137,13 +145,13 @@ export class SqliteSession implements SessionFace {
 
   // --------------------------------------------------------------------------------------------- one call
 
-  #work(database: Database, request: WorkRequest): Worked {
+  #work(database: Database, request: WorkRequest, alone: boolean): Worked {
     const session = findSession(database, request.session)
     if (!session) return { reply: unknown(request), effects: undefined, idle: undefined }
     const step = Step.of(database, session.q)
     mark(step, session.s, request.marks)
     const staleReports = report(step, session.s, request.reports)
-    const stale = settle(step, session.s, request.settlements)
+    const stale = settle(step, session.s, request.settlements, alone)
     const refused = { stale, staleReports }
     if (session.state !== LIVE) return this.#gone(step, session, refused)
     this.#acknowledge(database, session, request.ackTaken)
@@ -167,8 +175,7 @@ export class SqliteSession implements SessionFace {
     if (step.paused) return this.#reply(step, session, 'ok', { ...NOBODY, short: true }, session.token, refused)
     let token = session.token
     const taken = claim(step, session.s, this.#kindsOf(session), limitsOf(request), () => {
-      token = ++step.token
-      step.touch()
+      token = step.nextToken()
       database.run(TOKEN, token, session.s)
       return token
     })
@@ -226,7 +233,7 @@ export class SqliteSession implements SessionFace {
 
   #prune(step: Step): void {
     const retention = retentionOf(step)
-    const removed = retention ? pruneTasks(step, retention, RENEWAL_PRUNE, this.#cursors) : 0
+    const removed = retention ? pruneTasks(step, retention, RENEWAL_PRUNE, this.#cursors).removed : 0
     if (removed < RENEWAL_PRUNE) pruneRest(step, RENEWAL_PRUNE - removed)
   }
 

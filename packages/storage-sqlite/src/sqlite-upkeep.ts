@@ -50,11 +50,11 @@ export class SqliteUpkeep implements UpkeepFace {
   }
 
   async prune(ref: QueueRef, retention: Retention, limit: number): Promise<'done' | 'more'> {
-    const removed = await this.#find(ref, (step) => {
-      const tasks = pruneTasks(step, retention, limit, this.#cursors)
-      return tasks + (tasks < limit ? pruneRest(step, limit - tasks) : 0)
+    const isMore = await this.#find(ref, (step) => {
+      const { removed, more } = pruneTasks(step, retention, limit, this.#cursors)
+      return more || removed + pruneRest(step, limit - removed) >= limit
     })
-    return (removed ?? 0) >= limit ? 'more' : 'done'
+    return isMore ? 'more' : 'done'
   }
 
   async revoke(ref: QueueRef, ids: readonly string[]): Promise<OperationOutcome[]> {
