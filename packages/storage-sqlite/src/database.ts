@@ -11,7 +11,7 @@ import Sqlite from 'better-sqlite3'
 import { randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'
 import { checkFile, checkFormat, checkVersion, format, unavailable } from './file-check.js'
-import { APPLICATION_ID, FORMAT, MIGRATIONS } from './schema.js'
+import { APPLICATION_ID, MIGRATIONS } from './schema.js'
 
 export interface DatabaseOptions {
   readonly path: string | undefined
@@ -20,6 +20,8 @@ export interface DatabaseOptions {
   readonly synchronous: 'normal' | 'full'
   readonly busyTimeout: number
   readonly clock: Clock
+  /** The steps to the present format; their number is its version. Tests give others. */
+  readonly migrations?: readonly string[] | undefined
 }
 
 /** ms that operations which nobody repeats wait for other writers. */
@@ -41,6 +43,7 @@ export class Database {
   readonly #handle: Sqlite.Database
   readonly #owned: boolean
   readonly #busyTimeout: number
+  readonly #migrations: readonly string[]
   readonly #statements = new Map<string, Statement>()
   #writes = 0
   #idle: Timer | undefined
@@ -50,6 +53,7 @@ export class Database {
     this.#handle = handle
     this.#owned = options.handle === undefined
     this.#busyTimeout = options.busyTimeout
+    this.#migrations = options.migrations ?? MIGRATIONS
     this.name = name
     this.durable = !handle.memory
     this.clock = options.clock
@@ -66,7 +70,7 @@ export class Database {
     }
     const inMemory = path === ':memory:' || path === ''
     const name = inMemory ? path : resolve(path)
-    const fileMustExist = !inMemory && checkFile(name)
+    const fileMustExist = !inMemory && checkFile(name, (options.migrations ?? MIGRATIONS).length)
     const database = new Database(connect(name, { fileMustExist, timeout: options.busyTimeout }), name, options)
     try {
       await database.patiently(() => database.#prepareFile(options.synchronous))
@@ -75,6 +79,11 @@ export class Database {
       database.close()
       throw error
     }
+  }
+
+  /** The version of the stored format. */
+  get format(): number {
+    return this.#migrations.length
   }
 
   /** The log beside the file, where there is one that other processes write to as well. */
@@ -221,7 +230,9 @@ export class Database {
     const message = error instanceof Error ? error.message : String(error)
     if (code === undefined) {
       // Somebody iterates over a result of the handle: like an open transaction, only of another kind.
-      return message.includes('busy executing a query') ? this.#unavailable(OCCUPIED, error, true) : error
+      if (message.includes('busy executing a query')) return this.#unavailable(OCCUPIED, error, true)
+      if (message.includes('connection is not open')) return this.#unavailable('the handle is closed', error, false)
+      return error
     }
     if (/^SQLITE_(NOTADB|CORRUPT)/.test(code)) return format(this.name, `it is damaged (${message})`, error)
     if (/^SQLITE_(BUSY|LOCKED)/.test(code)) return this.#unavailable('another process is writing to it', error, true)
@@ -237,7 +248,7 @@ export class Database {
     try {
       this.#create(() => {
         handle.pragma(`application_id = ${APPLICATION_ID}`)
-        handle.pragma(`user_version = ${FORMAT}`)
+        handle.pragma(`user_version = ${this.format}`)
       })
       // Created before the log exists, so that the file's header always carries our mark.
       if (this.durable && handle.pragma('journal_mode = WAL', { simple: true }) !== 'wal') {
@@ -248,8 +259,8 @@ export class Database {
       handle.pragma(`journal_size_limit = ${64 * 1024 * 1024}`)
       handle.pragma('cache_size = -16000')
       const version = Number(handle.pragma('user_version', { simple: true }))
-      checkVersion(this.name, Number(handle.pragma('application_id', { simple: true })), version)
-      if (version < FORMAT) this.#migrate(version)
+      checkVersion(this.name, Number(handle.pragma('application_id', { simple: true })), version, this.format)
+      if (version < this.format) this.#migrate(version)
       this.#probe()
     } catch (error) {
       throw this.translate(error)
@@ -262,8 +273,8 @@ export class Database {
     try {
       this.#create(() => undefined)
       const version = this.#storedFormat()
-      checkFormat(this.name, version)
-      if (version < FORMAT) this.#migrate(version)
+      checkFormat(this.name, version, this.format)
+      if (version < this.format) this.#migrate(version)
       this.#probe()
     } catch (error) {
       throw this.translate(error)
@@ -282,7 +293,7 @@ export class Database {
     if (this.#exists()) return
     this.write(() => {
       if (this.#exists()) return
-      for (const step of MIGRATIONS) this.#handle.exec(step)
+      for (const step of this.#migrations) this.#handle.exec(step)
       this.#setFormat()
       this.run(`INSERT INTO neotask_meta VALUES ('run_id', ?)`, randomUUID())
       mark()
@@ -293,16 +304,16 @@ export class Database {
     this.write(() => {
       // Somebody else may have been faster.
       const version = this.#storedFormat()
-      for (const step of MIGRATIONS.slice(Math.max(from, version))) this.#handle.exec(step)
+      for (const step of this.#migrations.slice(Math.max(from, version))) this.#handle.exec(step)
       this.#setFormat()
-      if (this.#owned) this.#handle.pragma(`user_version = ${FORMAT}`)
+      if (this.#owned) this.#handle.pragma(`user_version = ${this.format}`)
     })
     // An older version that opens the file must see the new number in its header.
     if (this.#owned) this.#handle.pragma('wal_checkpoint(TRUNCATE)')
   }
 
   #setFormat(): void {
-    this.run(`INSERT OR REPLACE INTO neotask_meta VALUES ('format', ?)`, FORMAT)
+    this.run(`INSERT OR REPLACE INTO neotask_meta VALUES ('format', ?)`, this.format)
   }
 
   /** Touches the first page of each of our tables and indices: a damaged file should be found now. */

@@ -8,9 +8,6 @@
 /** Written into the header of files that are ours alone: `NeoT`. */
 export const APPLICATION_ID = 0x4e656f54
 
-/** The version of the stored format. */
-export const FORMAT = 1
-
 const FIRST = `
 CREATE TABLE neotask_meta (key TEXT NOT NULL PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
 -- One row of numbers for all claims, so that a token of one queue is never one of another.
@@ -224,5 +221,5 @@ CREATE TABLE neotask_notices (
 ) STRICT;
 `
 
-/** `MIGRATIONS[v]` leads from format v to v + 1. Never changed once released. */
+/** `MIGRATIONS[v]` leads from format v to v + 1; their number is the present format. Never changed once released. */
 export const MIGRATIONS: readonly string[] = [FIRST]

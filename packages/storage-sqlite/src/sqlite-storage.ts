@@ -10,7 +10,6 @@ import type SqliteDatabase from 'better-sqlite3'
 import { Connection } from './connection.js'
 import { Database } from './database.js'
 import type { PruneCursors } from './retention.js'
-import { FORMAT } from './schema.js'
 import { SqliteLocks } from './sqlite-locks.js'
 import { SqliteNotices } from './sqlite-notices.js'
 import { BATCH, SqliteQueue } from './sqlite-queue.js'
@@ -105,6 +104,6 @@ class SqliteStorage implements Storage {
     const database = await this.#connect()
     this.#connection.set(database)
     this.notices.start()
-    return { format: FORMAT, runId: database.runId }
+    return { format: database.format, runId: database.runId }
   }
 }
