@@ -29,7 +29,7 @@ const PATIENCE = 10_000
 /** ms without a write after which the log is emptied. */
 const IDLE = 2000
 
-type Statement = Sqlite.Statement<unknown[], unknown>
+type Statement = Sqlite.Statement<unknown[]>
 type Value = string | number | Uint8Array | null
 
 const OCCUPIED = 'a transaction is open on the handle'
@@ -71,7 +71,11 @@ export class Database {
     const inMemory = path === ':memory:' || path === ''
     const name = inMemory ? path : resolve(path)
     const fileMustExist = !inMemory && checkFile(name, (options.migrations ?? MIGRATIONS).length)
-    const database = new Database(connect(name, { fileMustExist, timeout: options.busyTimeout }), name, options)
+    const database = new Database(
+      connect(name, { fileMustExist, timeout: options.busyTimeout }),
+      name,
+      options,
+    )
     try {
       await database.patiently(() => database.#prepareFile(options.synchronous))
       return database
@@ -112,13 +116,14 @@ export class Database {
   statement(sql: string): Statement {
     let statement = this.#statements.get(sql)
     if (!statement) {
-      statement = this.#handle.prepare<unknown[]>(sql)
+      statement = this.#handle.prepare(sql)
       if (statement.reader) statement.raw(true).safeIntegers(false)
       this.#statements.set(sql, statement)
     }
     return statement
   }
 
+  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the row that the statement is known to give
   get<T extends unknown[]>(sql: string, ...values: Value[]): T | undefined {
     return this.statement(sql).get(...values) as T | undefined
   }
@@ -231,13 +236,17 @@ export class Database {
     if (code === undefined) {
       // Somebody iterates over a result of the handle: like an open transaction, only of another kind.
       if (message.includes('busy executing a query')) return this.#unavailable(OCCUPIED, error, true)
-      if (message.includes('connection is not open')) return this.#unavailable('the handle is closed', error, false)
+      if (message.includes('connection is not open'))
+        return this.#unavailable('the handle is closed', error, false)
       return error
     }
     if (/^SQLITE_(NOTADB|CORRUPT)/.test(code)) return format(this.name, `it is damaged (${message})`, error)
-    if (/^SQLITE_(BUSY|LOCKED)/.test(code)) return this.#unavailable('another process is writing to it', error, true)
-    if (/^SQLITE_(READONLY)/.test(code)) return this.#unavailable(`it is read-only (${message})`, error, false)
-    if (/^SQLITE_(FULL|IOERR|NOMEM|CANTOPEN|PROTOCOL|INTERRUPT)/.test(code)) return this.#unavailable(message, error, true)
+    if (/^SQLITE_(BUSY|LOCKED)/.test(code))
+      return this.#unavailable('another process is writing to it', error, true)
+    if (/^SQLITE_(READONLY)/.test(code))
+      return this.#unavailable(`it is read-only (${message})`, error, false)
+    if (/^SQLITE_(FULL|IOERR|NOMEM|CANTOPEN|PROTOCOL|INTERRUPT)/.test(code))
+      return this.#unavailable(message, error, true)
     return error
   }
 
@@ -318,7 +327,9 @@ export class Database {
 
   /** Touches the first page of each of our tables and indices: a damaged file should be found now. */
   #probe(): void {
-    const tables = this.all<[string]>(`SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'neotask_*'`)
+    const tables = this.all<[string]>(
+      `SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'neotask_*'`,
+    )
     for (const [table] of tables) this.#handle.prepare(`SELECT 1 FROM "${table}" LIMIT 1`).get()
   }
 

@@ -2,7 +2,16 @@
 import { NeoTaskError, optionError, StorageUnavailableError, ValidationError } from '@neotask/core'
 import Sqlite from 'better-sqlite3'
 import { createHash } from 'node:crypto'
-import { chmodSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test } from 'vitest'
@@ -45,7 +54,9 @@ async function refuses(code: string, what: RegExp): Promise<void> {
 async function makeFile(): Promise<void> {
   const storage = sqliteStorage(path)
   await storage.open()
-  await storage.queue.enqueue(ref, [{ id: 'a', kind: '', payload: 'x'.repeat(50_000), codec: 'json', priority: 2 }])
+  await storage.queue.enqueue(ref, [
+    { id: 'a', kind: '', payload: 'x'.repeat(50_000), codec: 'json', priority: 2 },
+  ])
   await storage.close()
 }
 
@@ -116,25 +127,29 @@ test('a missing folder is named, and not made', async () => {
   expect(readdirSync(folder)).toEqual([])
 })
 
-test('a file that another process keeps locked is unavailable, and may be tried again', { timeout: 30_000 }, async () => {
-  await makeFile()
-  const other = new Sqlite(path)
-  other.pragma('locking_mode = EXCLUSIVE')
-  other.exec('BEGIN EXCLUSIVE; COMMIT')
-  try {
-    const before = hash()
-    const error = await errorOf(sqliteStorage(path).open())
-    expect(error.code).toBe('STORAGE_UNAVAILABLE')
-    expect(error.retryable).toBe(true)
-    expect(error.message).toContain(path)
-    expect(hash()).toBe(before)
-  } finally {
-    other.close()
-  }
-  const storage = sqliteStorage(path)
-  await storage.open()
-  await storage.close()
-})
+test(
+  'a file that another process keeps locked is unavailable, and may be tried again',
+  { timeout: 30_000 },
+  async () => {
+    await makeFile()
+    const other = new Sqlite(path)
+    other.pragma('locking_mode = EXCLUSIVE')
+    other.exec('BEGIN EXCLUSIVE; COMMIT')
+    try {
+      const before = hash()
+      const error = await errorOf(sqliteStorage(path).open())
+      expect(error.code).toBe('STORAGE_UNAVAILABLE')
+      expect(error.retryable).toBe(true)
+      expect(error.message).toContain(path)
+      expect(hash()).toBe(before)
+    } finally {
+      other.close()
+    }
+    const storage = sqliteStorage(path)
+    await storage.open()
+    await storage.close()
+  },
+)
 
 test('network file systems are known by their numbers', () => {
   expect(networkFileSystem(0x6969)).toBe('NFS')
@@ -154,12 +169,16 @@ test('an empty file, and an empty database, become ours', async () => {
 
 test('a call before open, and one after close, says what is missing', async () => {
   const storage = sqliteStorage(path)
-  expect((await errorOf(storage.queue.enqueue(ref, []).then(() => storage.queue.counts(ref)))).message).toMatch(/call open/)
+  expect(
+    (await errorOf(storage.queue.enqueue(ref, []).then(() => storage.queue.counts(ref)))).message,
+  ).toMatch(/call open/)
   await storage.open()
   await storage.open()
   await storage.close()
   await storage.close()
-  expect((await errorOf(Promise.resolve().then(() => storage.queue.counts(ref)))).code).toBe('STORAGE_UNAVAILABLE')
+  expect((await errorOf(Promise.resolve().then(() => storage.queue.counts(ref)))).code).toBe(
+    'STORAGE_UNAVAILABLE',
+  )
 })
 
 test('a storage may be opened again after a close', async () => {
@@ -183,13 +202,22 @@ test.each<[string, unknown]>([
   ['busyTimeout', { path: 'a', busyTimeout: 5000 }],
 ])('a bad %s is refused at once', (option, options) => {
   expect(() => sqliteStorage(options as SqliteStorageOptions)).toThrow(ValidationError)
-  expect(() => sqliteStorage(options as SqliteStorageOptions)).toThrow(optionError(option, '', '').message.split(':')[0])
+  expect(() => sqliteStorage(options as SqliteStorageOptions)).toThrow(
+    optionError(option, '', '').message.split(':')[0],
+  )
 })
 
 test('an error that SQLite finds in one unit reaches its owner only', async () => {
   const storage = sqliteStorage(path)
   await storage.open()
-  const task = (id: string, more = {}) => ({ id, kind: '', payload: 'p', codec: 'json', priority: 2, ...more })
+  const task = (id: string, more = {}) => ({
+    id,
+    kind: '',
+    payload: 'p',
+    codec: 'json',
+    priority: 2,
+    ...more,
+  })
   const bad = task('bad', { options: { not: 'text' } })
   const outcomes = await storage.queue.enqueue(ref, [task('a'), [task('b'), bad], task('c')])
   expect(outcomes.map((outcome) => (typeof outcome === 'object' ? outcome.code : outcome))).toEqual([
@@ -217,7 +245,16 @@ test('a settlement that SQLite does not take fails its task, and no other', asyn
   })
   const task = (id: string) => ({ id, kind: '', payload: 'p', codec: 'json', priority: 2 })
   await storage.queue.enqueue(ref, [task('a'), task('b')])
-  const call = { session: 's', ack: 0, ackTaken: 0, marks: [], reports: [], settlements: [], renew: false, want: 0 }
+  const call = {
+    session: 's',
+    ack: 0,
+    ackTaken: 0,
+    marks: [],
+    reports: [],
+    settlements: [],
+    renew: false,
+    want: 0,
+  }
   const { token } = await storage.session.work({ ...call, want: 2 })
   const result = { outcome: 'success', codec: 'json', token } as const
   const settlements = [

@@ -51,7 +51,8 @@ export function checkFile(path: string, newest: number): boolean {
   const header = Buffer.alloc(HEADER)
   const read = readHeader(path, header)
   if (read === 0) return true
-  if (read < HEADER || header.toString('latin1', 0, 16) !== MAGIC) throw format(path, 'it is not an SQLite database')
+  if (read < HEADER || header.toString('latin1', 0, 16) !== MAGIC)
+    throw format(path, 'it is not an SQLite database')
   checkMark(path, header, newest)
   checkLength(path, header, stats)
   return true
@@ -75,8 +76,16 @@ export function format(path: string, what: string, cause?: unknown): NeoTaskErro
   return new NeoTaskError('STORAGE_FORMAT', `cannot use ${path}: ${what}`, { cause })
 }
 
-export function unavailable(path: string, what: string, cause?: unknown, retryable = false): StorageUnavailableError {
-  return new StorageUnavailableError('STORAGE_UNAVAILABLE', `cannot open ${path}: ${what}`, { cause, retryable })
+export function unavailable(
+  path: string,
+  what: string,
+  cause?: unknown,
+  retryable = false,
+): StorageUnavailableError {
+  return new StorageUnavailableError('STORAGE_UNAVAILABLE', `cannot open ${path}: ${what}`, {
+    cause,
+    retryable,
+  })
 }
 
 function stat(path: string): Stats | undefined {
@@ -110,7 +119,8 @@ function checkFileSystem(where: string, path: string): void {
     return
   }
   const name = networkFileSystem(type)
-  if (name) throw unavailable(path, `it lies on a network file system (${name}), where its log cannot be shared`)
+  if (name)
+    throw unavailable(path, `it lies on a network file system (${name}), where its log cannot be shared`)
 }
 
 function checkMark(path: string, header: Buffer, newest: number): void {

@@ -20,7 +20,10 @@ afterEach(() => rmSync(folder, { recursive: true }))
 
 const ref = { tenant: 'acme', queue: 'mail' }
 const NEXT = [...MIGRATIONS, 'ALTER TABLE neotask_queues ADD COLUMN colour TEXT']
-const BROKEN = [...NEXT, 'ALTER TABLE neotask_queues ADD COLUMN size TEXT; ALTER TABLE nobody ADD COLUMN size TEXT']
+const BROKEN = [
+  ...NEXT,
+  'ALTER TABLE neotask_queues ADD COLUMN size TEXT; ALTER TABLE nobody ADD COLUMN size TEXT',
+]
 
 const open = (migrations?: readonly string[], handle?: Sqlite.Database): Promise<Database> =>
   Database.open({ path, handle, synchronous: 'normal', busyTimeout: 20, clock: systemClock, migrations })
@@ -74,7 +77,9 @@ test('in a database of its owner the version stands in a table', async () => {
   handle.pragma('user_version = 42')
   ;(await open(undefined, handle)).close()
   ;(await open(NEXT, handle)).close()
-  expect(handle.prepare(`SELECT value FROM neotask_meta WHERE key = 'format'`).pluck().get()).toBe(NEXT.length)
+  expect(handle.prepare(`SELECT value FROM neotask_meta WHERE key = 'format'`).pluck().get()).toBe(
+    NEXT.length,
+  )
   expect(handle.pragma('user_version', { simple: true })).toBe(42)
   await expect(open(undefined, handle)).rejects.toMatchObject({ code: 'STORAGE_FORMAT' })
   handle.close()

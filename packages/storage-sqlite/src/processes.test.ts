@@ -16,7 +16,8 @@ let folder: string
 let path: string
 
 beforeEach(() => {
-  if (!existsSync(new URL('../dist/index.js', import.meta.url))) throw new Error('build the package first: npm run build')
+  if (!existsSync(new URL('../dist/index.js', import.meta.url)))
+    throw new Error('build the package first: npm run build')
   folder = mkdtempSync(join(tmpdir(), 'neotask-processes-'))
   path = join(folder, 'tasks.db')
 })
@@ -26,26 +27,30 @@ afterEach(() => rmSync(folder, { recursive: true }))
 function run(...args: string[]): Promise<string> {
   return new Promise((resolve, reject) => {
     execFile(process.execPath, [NODE, path, ...args], { maxBuffer: 1e8 }, (error, stdout) => {
-      if (error && error.signal !== 'SIGKILL') reject(error)
+      if (error && error.signal !== 'SIGKILL') reject(new Error('the process failed', { cause: error }))
       else resolve(stdout)
     })
   })
 }
 
-test('what two processes claim at once never overlaps, and nothing is left', { timeout: 60_000 }, async () => {
-  const storage = sqliteStorage(path)
-  await storage.open()
-  const ids = Array.from({ length: 1000 }, (_, index) => `t${index}`)
-  await storage.queue.enqueue(ref, ids.map(task))
-  const outputs = await Promise.all(['one', 'two', 'three'].map((name) => run('drain', name)))
-  const got = outputs.map((output) => JSON.parse(output) as string[])
-  expect(got.flat().sort()).toEqual([...ids].sort())
-  expect(got.filter((some) => some.length > 0).length).toBeGreaterThan(1)
-  const counts = await storage.queue.counts(ref)
-  expect([counts.success, counts.pending, counts.running]).toEqual([1000, 0, 0])
-  expect(await storage.upkeep.reconcile(ref, 100)).toEqual({ mended: 0 })
-  await storage.close()
-})
+test(
+  'what two processes claim at once never overlaps, and nothing is left',
+  { timeout: 60_000 },
+  async () => {
+    const storage = sqliteStorage(path)
+    await storage.open()
+    const ids = Array.from({ length: 1000 }, (_, index) => `t${index}`)
+    await storage.queue.enqueue(ref, ids.map(task))
+    const outputs = await Promise.all(['one', 'two', 'three'].map((name) => run('drain', name)))
+    const got = outputs.map((output) => JSON.parse(output) as string[])
+    expect(got.flat().sort()).toEqual([...ids].sort())
+    expect(got.filter((some) => some.length > 0).length).toBeGreaterThan(1)
+    const counts = await storage.queue.counts(ref)
+    expect([counts.success, counts.pending, counts.running]).toEqual([1000, 0, 0])
+    expect(await storage.upkeep.reconcile(ref, 100)).toEqual({ mended: 0 })
+    await storage.close()
+  },
+)
 
 test('what several processes enqueue while others claim is all run once', { timeout: 60_000 }, async () => {
   const outputs = await Promise.all([
@@ -63,7 +68,9 @@ test('what several processes enqueue while others claim is all run once', { time
 test('an idle process is woken by the commit of another within 200 ms', { timeout: 60_000 }, async () => {
   const storage = sqliteStorage(path)
   await storage.open()
-  const child = spawn(process.execPath, [NODE, path, 'listen', 'sleeper'], { stdio: ['pipe', 'pipe', 'inherit'] })
+  const child = spawn(process.execPath, [NODE, path, 'listen', 'sleeper'], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
   const lines: string[] = []
   child.stdout.setEncoding('utf8').on('data', (text: string) => lines.push(...text.trim().split('\n')))
   const until = async (start: string): Promise<string> => {
@@ -87,15 +94,19 @@ test('an idle process is woken by the commit of another within 200 ms', { timeou
   await storage.close()
 })
 
-test('a process that dies in a transaction leaves what was committed, and no lock', { timeout: 60_000 }, async () => {
-  await run('die', 'victim')
-  const storage = sqliteStorage(path)
-  await storage.open()
-  expect((await storage.queue.counts(ref)).pending).toBe(1)
-  expect((await storage.queue.get(ref, ['kept']))[0]?.state).toBe('pending')
-  expect(await storage.queue.enqueue(ref, [task('more')])).toEqual(['accepted'])
-  await storage.close()
-})
+test(
+  'a process that dies in a transaction leaves what was committed, and no lock',
+  { timeout: 60_000 },
+  async () => {
+    await run('die', 'victim')
+    const storage = sqliteStorage(path)
+    await storage.open()
+    expect((await storage.queue.counts(ref)).pending).toBe(1)
+    expect((await storage.queue.get(ref, ['kept']))[0]?.state).toBe('pending')
+    expect(await storage.queue.enqueue(ref, [task('more')])).toEqual(['accepted'])
+    await storage.close()
+  },
+)
 
 test('a call that meets a long transaction says so at once when its caller repeats it, and waits otherwise', async () => {
   const storage = sqliteStorage(path)

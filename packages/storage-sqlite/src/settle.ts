@@ -55,7 +55,12 @@ export function report(step: Step, session: number, reports: readonly Report[]):
  * @param alone each under a savepoint of its own: what SQLite does not take fails its task, and harms no other
  * @returns the indices of those that changed nothing, because the entry was gone
  */
-export function settle(step: Step, session: number, settlements: readonly Settlement[], alone: boolean): number[] {
+export function settle(
+  step: Step,
+  session: number,
+  settlements: readonly Settlement[],
+  alone: boolean,
+): number[] {
   if (settlements.length === 0) return []
   const stale: number[] = []
   const rows = step.rows(settlements.map((settlement) => settlement.id))
@@ -80,7 +85,14 @@ function settleAlone(step: Step, row: Row, settlement: Settlement): void {
     const { code: reason, message } = refusalFrom(step.db.translate(error))
     Object.assign(row, before)
     // A settlement cannot be refused, and its node would repeat it for ever.
-    finish(step, row, { state: 'failed', token: settlement.token, attempted: true, reason, message, error: message })
+    finish(step, row, {
+      state: 'failed',
+      token: settlement.token,
+      attempted: true,
+      reason,
+      message,
+      error: message,
+    })
   }
 }
 
@@ -96,7 +108,9 @@ function settleOne(step: Step, row: Row, settlement: Settlement): void {
     case 'failed': {
       const { error, fingerprint } = settlement
       // Looked up before the end: afterwards it may have been removed by retention.
-      const group = settlement.cancelGroup ? step.db.get<[number | null]>('SELECT grp FROM neotask_extras WHERE n = ?', row.n) : undefined
+      const group = settlement.cancelGroup
+        ? step.db.get<[number | null]>('SELECT grp FROM neotask_extras WHERE n = ?', row.n)
+        : undefined
       finish(step, row, { state: 'failed', token, attempted: true, error, fingerprint, duration })
       if (group?.[0]) {
         cancelGroup(step, group[0])
@@ -132,7 +146,12 @@ function accept(step: Step, row: Row, token: number, duration: number | undefine
   row.settled = token
   row.flags = step.dropDeadline(row) & ~FLAG.probation
   if (error === undefined) {
-    step.db.run('UPDATE neotask_tasks SET settled = ?, duration = coalesce(?, duration) WHERE n = ?', token, duration ?? null, row.n)
+    step.db.run(
+      'UPDATE neotask_tasks SET settled = ?, duration = coalesce(?, duration) WHERE n = ?',
+      token,
+      duration ?? null,
+      row.n,
+    )
     return
   }
   row.attempts++

@@ -79,12 +79,8 @@ export class Step {
 
   /** Begins a step in a queue, which is made when it does not exist. */
   static in(db: Database, ref: QueueRef): Step {
-    let queue = db.get<QueueTuple>(BY_NAME, ref.tenant, ref.queue)
-    if (!queue) {
-      db.run(CREATE, ref.tenant, ref.queue)
-      queue = db.get<QueueTuple>(BY_NAME, ref.tenant, ref.queue) as QueueTuple
-    }
-    return new Step(db, queue)
+    const known = Step.find(db, ref)
+    return known ?? Step.of(db, db.insert(CREATE, ref.tenant, ref.queue))
   }
 
   /** The same for a queue that must exist already. */
@@ -141,7 +137,8 @@ export class Step {
   /** Those that exist, by id. */
   rows(ids: readonly string[]): Map<string, Row> {
     const found = new Map<string, Row>()
-    for (const tuple of this.db.all<RowTuple>(BY_IDS, JSON.stringify(ids), this.q)) found.set(tuple[1], rowFrom(tuple))
+    for (const tuple of this.db.all<RowTuple>(BY_IDS, JSON.stringify(ids), this.q))
+      found.set(tuple[1], rowFrom(tuple))
     return found
   }
 
@@ -243,7 +240,8 @@ export class Step {
   dropDeadline(row: Row): number {
     if (!(row.flags & FLAG.deadline)) return row.flags
     const at = this.db.get<[number]>(DEADLINE, row.n)?.[0]
-    if (at !== undefined) this.db.run('DELETE FROM neotask_deadlines WHERE q = ? AND at = ? AND n = ?', this.q, at, row.n)
+    if (at !== undefined)
+      this.db.run('DELETE FROM neotask_deadlines WHERE q = ? AND at = ? AND n = ?', this.q, at, row.n)
     this.extra(row.n, 'deadline', null)
     return row.flags & ~FLAG.deadline
   }

@@ -27,7 +27,16 @@ async function openSession() {
     retention: { success: rule, failed: rule },
     maxReclaims: 3,
   })
-  const call = { session: name, ack: 0, ackTaken: 0, marks: [], reports: [], settlements: [], renew: false, want: 0 }
+  const call = {
+    session: name,
+    ack: 0,
+    ackTaken: 0,
+    marks: [],
+    reports: [],
+    settlements: [],
+    renew: false,
+    want: 0,
+  }
   return (part) => repeat(() => storage.session.work({ ...call, ...part }))
 }
 
@@ -38,11 +47,17 @@ const roles = {
     const got = []
     let settlements = []
     let ack = 0
-    for (let empty = 0; empty < 20; ) {
+    for (let empty = 0; empty < 20;) {
       const reply = await work({ ack, settlements, want: 7 })
       if (reply.stale.length > 0) throw new Error('a settlement is stale')
       ack = reply.token
-      settlements = reply.claimed.map(({ id, token }) => ({ id, token, outcome: 'success', result: name, codec: 'text' }))
+      settlements = reply.claimed.map(({ id, token }) => ({
+        id,
+        token,
+        outcome: 'success',
+        result: name,
+        codec: 'text',
+      }))
       got.push(...reply.claimed.map((task) => task.id))
       empty = reply.claimed.length === 0 ? empty + 1 : 0
       await new Promise((resolve) => setTimeout(resolve, reply.claimed.length === 0 ? 20 : 0))
