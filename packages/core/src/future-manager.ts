@@ -147,9 +147,13 @@ export class FutureManager {
     }
   }
 
+  /** What ended in this process settles within this turn, so only what is still open after it needs a look. */
   #heard(message: string): void {
-    const ids = message === CHANGED ? [...this.#futures.keys()].slice(0, POLLED) : message.split(' ')
-    for (const id of ids) this.check(id)
+    setImmediate(() => {
+      if (this.#futures.size === 0) return
+      const ids = message === CHANGED ? [...this.#futures.keys()].slice(0, POLLED) : message.split(' ')
+      for (const id of ids) this.check(id)
+    })
   }
 
   async #look(id: string, future: Future): Promise<void> {

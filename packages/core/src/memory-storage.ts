@@ -32,7 +32,7 @@ import type {
   QueueRef,
   ReclaimReport,
   Retention,
-  RetryOptions,
+  ReviveOptions,
   Storage,
   StorageInfo,
   TaskPage,
@@ -172,7 +172,7 @@ class MemoryQueues implements QueueFace {
     })
   }
 
-  async retry(ref: QueueRef, ids: readonly string[], options: RetryOptions = {}): Promise<OperationOutcome[]> {
+  async retry(ref: QueueRef, ids: readonly string[], options: ReviveOptions = {}): Promise<OperationOutcome[]> {
     return this.#each(ref, 'retry', ids, (queue, task, now) => {
       if (options.payload !== undefined) {
         task.payload = keep(options.payload.payload)

@@ -85,7 +85,7 @@ export interface QueueFace {
   /** Makes tasks final at once, wherever they are; who runs one is told. */
   cancel(ref: QueueRef, ids: readonly string[], options?: CancelOptions): Promise<OperationOutcome[]>
   /** Gives failed or cancelled tasks another life: no attempts, no reclaims, a new place in the order. */
-  retry(ref: QueueRef, ids: readonly string[], options?: RetryOptions): Promise<OperationOutcome[]>
+  retry(ref: QueueRef, ids: readonly string[], options?: ReviveOptions): Promise<OperationOutcome[]>
   /** Makes scheduled tasks ready now. */
   promote(ref: QueueRef, ids: readonly string[]): Promise<OperationOutcome[]>
   /** Changes the priority of waiting tasks; each keeps its place within the new one by its age. */
@@ -279,7 +279,7 @@ export interface CancelOptions {
   readonly message?: string | undefined
 }
 
-export interface RetryOptions {
+export interface ReviveOptions {
   /** Replaces the payload. */
   readonly payload?: { readonly payload: Encoded; readonly codec: string } | undefined
 }

@@ -1,1 +1,2 @@
-export {}
+export { sqliteStorage } from './sqlite-storage.js'
+export type { SqliteStorageOptions } from './sqlite-storage.js'

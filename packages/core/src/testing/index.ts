@@ -1,1 +1,4 @@
-export {}
+/** For tests: of storages, and of whatever is built on one. */
+export { storageSuite } from './storage-suite.js'
+export type { StorageSuiteOptions } from './storage-suite.js'
+export type { Opened } from './harness.js'

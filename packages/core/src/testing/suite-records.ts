@@ -1,0 +1,322 @@
+/** K: records, small durable values with compare-and-set. L: locks, with fencing numbers. */
+import assert from 'node:assert/strict'
+import type { Encoded, StoredRecord } from '../storage.js'
+import type { Bench, Rule } from './harness.js'
+import { ids, MINUTE, SECOND } from './sketch.js'
+import { PAYLOADS } from './suite-enqueue.js'
+
+const TENANT = 'acme'
+
+async function keysOf(
+  bench: Bench,
+  query: { prefix?: string; label?: string },
+  limit = 2,
+): Promise<string[]> {
+  const keys: string[] = []
+  let cursor: string | undefined
+  for (let pages = 0; pages < 100; pages++) {
+    const page = await bench.storage.records.list(TENANT, {
+      ...query,
+      limit,
+      ...(cursor !== undefined && { cursor }),
+    })
+    assert.ok(page.records.length <= limit)
+    keys.push(...page.records.map((record) => record.key))
+    if (page.cursor === undefined) return keys
+    cursor = page.cursor
+  }
+  assert.fail('the list does not end')
+}
+
+const keys = (records: readonly StoredRecord[]): string[] => records.map((record) => record.key)
+
+export function recordRules(rule: Rule): void {
+  rule('K1', 'a record is what was put last, with a version that starts at 1 and grows', async (bench) => {
+    const { records } = bench.storage
+    assert.equal(await records.get(TENANT, 'key'), undefined)
+    assert.equal(await records.put(TENANT, 'key', 'one'), 1)
+    const second = await records.put(TENANT, 'key', 'two', { labels: ['a', 'b'] })
+    assert.ok(typeof second === 'number' && second > 1)
+    const record = await records.get(TENANT, 'key')
+    assert.deepEqual([record?.key, record?.value, record?.version], ['key', 'two', second])
+    assert.deepEqual([...(record?.labels ?? [])].sort(), ['a', 'b'])
+    assert.deepEqual([record?.dueAt, record?.expiresAt], [undefined, undefined])
+  })
+
+  rule(
+    'K2',
+    'a put with a version holds only for that version, and 0 means that there is none',
+    async (bench) => {
+      const { records } = bench.storage
+      assert.equal(await records.put(TENANT, 'key', 'no', { ifVersion: 1 }), 'conflict')
+      const version = await records.put(TENANT, 'key', 'one', { ifVersion: 0 })
+      assert.equal(version, 1)
+      assert.equal(await records.put(TENANT, 'key', 'two', { ifVersion: 0 }), 'conflict')
+      assert.equal(await records.put(TENANT, 'key', 'two', { ifVersion: 2 }), 'conflict')
+      assert.equal((await records.get(TENANT, 'key'))?.value, 'one')
+      assert.ok(typeof (await records.put(TENANT, 'key', 'two', { ifVersion: 1 })) === 'number')
+      assert.equal((await records.get(TENANT, 'key'))?.value, 'two')
+    },
+  )
+
+  rule('K3', 'of many puts with one version, from any process, one holds', async (bench) => {
+    const peer = await bench.peer()
+    const version = await bench.storage.records.put(TENANT, 'key', 'start')
+    assert.ok(typeof version === 'number')
+    const outcomes = await Promise.all(
+      ids('v', 10).map((value, index) =>
+        (index % 2 ? peer : bench.storage).records.put(TENANT, 'key', value, { ifVersion: version }),
+      ),
+    )
+    assert.equal(outcomes.filter((outcome) => outcome !== 'conflict').length, 1)
+    const winner = outcomes.findIndex((outcome) => outcome !== 'conflict')
+    assert.equal((await bench.storage.records.get(TENANT, 'key'))?.value, ids('v', 10)[winner])
+  })
+
+  rule(
+    'K4',
+    'delete says whether the record was there, and holds with the right version only',
+    async (bench) => {
+      const { records } = bench.storage
+      assert.equal(await records.delete(TENANT, 'key'), false)
+      const version = await records.put(TENANT, 'key', 'one', { labels: ['a'], dueIn: 0 })
+      assert.ok(typeof version === 'number')
+      assert.equal(await records.delete(TENANT, 'key', { ifVersion: version + 1 }), false)
+      assert.equal(await records.delete(TENANT, 'key', { ifVersion: version }), true)
+      assert.equal(await records.get(TENANT, 'key'), undefined)
+      assert.deepEqual(await keysOf(bench, { label: 'a' }), [])
+      assert.deepEqual(await records.claimDue(TENANT, { limit: 10, leaseMs: SECOND }), [])
+      assert.ok(typeof (await records.put(TENANT, 'key', 'two', { ifVersion: 0 })) === 'number')
+    },
+  )
+
+  rule('K5', 'values come back as they were, text as text and bytes as bytes', async (bench) => {
+    for (const [index, given] of PAYLOADS.entries())
+      await bench.storage.records.put(TENANT, `k${index}`, given)
+    const check = (found: Encoded | undefined, given: Encoded): void => {
+      assert.equal(typeof found, typeof given)
+      if (typeof given === 'string') assert.equal(found, given)
+      else assert.deepEqual([...((found ?? []) as Uint8Array)], [...given])
+    }
+    const { records } = await bench.storage.records.list(TENANT, { limit: 100 })
+    for (const [index, given] of PAYLOADS.entries()) {
+      check((await bench.storage.records.get(TENANT, `k${index}`))?.value, given)
+      check(records.find((record) => record.key === `k${index}`)?.value, given)
+    }
+  })
+
+  rule('K6', 'records are listed by key, page by page, and narrowed by prefix', async (bench) => {
+    for (const key of ['b:2', 'a', 'b:1', 'c', 'b', 'b:3']) await bench.storage.records.put(TENANT, key, key)
+    for (const limit of [1, 2, 100]) {
+      assert.deepEqual(await keysOf(bench, {}, limit), ['a', 'b', 'b:1', 'b:2', 'b:3', 'c'])
+      assert.deepEqual(await keysOf(bench, { prefix: 'b:' }, limit), ['b:1', 'b:2', 'b:3'])
+    }
+    assert.deepEqual(await keysOf(bench, { prefix: 'x' }), [])
+  })
+
+  rule('K7', 'a prefix and a label mean their own characters', async (bench) => {
+    const { records } = bench.storage
+    for (const key of ['a_b', 'axb', 'a%c', 'axc', 'A_b', 'a*d', 'axd'])
+      await records.put(TENANT, key, '', { labels: [key] })
+    assert.deepEqual(await keysOf(bench, { prefix: 'a_' }), ['a_b'])
+    assert.deepEqual(await keysOf(bench, { prefix: 'a%' }), ['a%c'])
+    assert.deepEqual(await keysOf(bench, { prefix: 'a*' }), ['a*d'])
+    assert.deepEqual(await keysOf(bench, { label: 'a_b' }), ['a_b'])
+    assert.deepEqual(await keysOf(bench, { label: 'a' }), [])
+  })
+
+  rule('K8', 'a label finds the records that have it now', async (bench) => {
+    const { records } = bench.storage
+    for (const key of ids('k', 5))
+      await records.put(TENANT, key, '', { labels: ['all', key < 'k0002' ? 'low' : 'high'] })
+    assert.deepEqual(await keysOf(bench, { label: 'low' }), ['k0000', 'k0001'])
+    assert.deepEqual(await keysOf(bench, { label: 'all' }), ids('k', 5))
+    assert.deepEqual(await keysOf(bench, { label: 'high', prefix: 'k0003' }), ['k0003'])
+    await records.put(TENANT, 'k0000', '', { labels: ['high'] })
+    await records.put(TENANT, 'k0001', '')
+    assert.deepEqual(await keysOf(bench, { label: 'low' }), [])
+    assert.deepEqual(await keysOf(bench, { label: 'high' }), ['k0000', 'k0002', 'k0003', 'k0004'])
+  })
+
+  rule('K9', 'due records are claimed longest due first, and by one only', async (bench) => {
+    const { records } = bench.storage
+    await records.put(TENANT, 'b', '', { dueIn: 200 })
+    await records.put(TENANT, 'a', '', { dueIn: 300 })
+    await records.put(TENANT, 'c', '', { dueIn: 100 })
+    await records.put(TENANT, 'later', '', { dueIn: MINUTE })
+    await records.put(TENANT, 'never', '')
+    assert.deepEqual(await records.claimDue(TENANT, { limit: 10, leaseMs: MINUTE }), [])
+    await bench.advance(SECOND)
+    assert.deepEqual(keys(await records.claimDue(TENANT, { limit: 2, leaseMs: MINUTE })), ['c', 'b'])
+    const peer = await bench.peer()
+    assert.deepEqual(keys(await peer.records.claimDue(TENANT, { limit: 2, leaseMs: MINUTE })), ['a'])
+    assert.deepEqual(await records.claimDue(TENANT, { limit: 2, leaseMs: MINUTE }), [])
+  })
+
+  rule(
+    'K10',
+    'a claimed record is due again when its lease is over, and its version has grown',
+    async (bench) => {
+      const { records } = bench.storage
+      const version = await records.put(TENANT, 'key', 'value', { dueIn: 0, labels: ['a'] })
+      assert.ok(typeof version === 'number')
+      const [claimed] = await records.claimDue(TENANT, { limit: 1, leaseMs: SECOND })
+      assert.ok(claimed && claimed.version > version)
+      assert.deepEqual([claimed.value, [...claimed.labels]], ['value', ['a']])
+      assert.equal(await records.put(TENANT, 'key', 'late', { ifVersion: version }), 'conflict')
+      assert.deepEqual(await records.claimDue(TENANT, { limit: 1, leaseMs: SECOND }), [])
+      await bench.advance(SECOND + 100)
+      const [again] = await records.claimDue(TENANT, { limit: 1, leaseMs: SECOND })
+      assert.ok(again && again.version > claimed.version)
+      assert.equal(await records.put(TENANT, 'key', 'late', { ifVersion: claimed.version }), 'conflict')
+      assert.ok(typeof (await records.put(TENANT, 'key', 'done', { ifVersion: again.version })) === 'number')
+    },
+  )
+
+  rule('K11', 'what a put does not give is not set: no due time, no labels, no end', async (bench) => {
+    const { records } = bench.storage
+    await records.put(TENANT, 'key', 'one', { dueIn: 0, labels: ['a'], expiresIn: SECOND })
+    await records.put(TENANT, 'key', 'two')
+    assert.deepEqual(await records.claimDue(TENANT, { limit: 1, leaseMs: SECOND }), [])
+    await bench.advance(2 * SECOND)
+    const record = await records.get(TENANT, 'key')
+    assert.deepEqual(
+      [record?.value, record?.labels, record?.dueAt, record?.expiresAt],
+      ['two', [], undefined, undefined],
+    )
+  })
+
+  rule('K12', 'a due time may be an instant', async (bench) => {
+    const { records } = bench.storage
+    const now = await bench.time()
+    await records.put(TENANT, 'past', '', { dueAt: now - MINUTE })
+    await records.put(TENANT, 'future', '', { dueAt: now + MINUTE })
+    assert.equal((await records.get(TENANT, 'future'))?.dueAt, now + MINUTE)
+    assert.deepEqual(keys(await records.claimDue(TENANT, { limit: 9, leaseMs: SECOND })), ['past'])
+  })
+
+  rule('K13', 'a claim of due records may be narrowed by prefix', async (bench) => {
+    const { records } = bench.storage
+    for (const key of ['a:1', 'b:1', 'a:2']) await records.put(TENANT, key, '', { dueIn: 0 })
+    assert.deepEqual(keys(await records.claimDue(TENANT, { prefix: 'b:', limit: 9, leaseMs: MINUTE })), [
+      'b:1',
+    ])
+    assert.deepEqual(
+      keys(await records.claimDue(TENANT, { prefix: 'a:', limit: 9, leaseMs: MINUTE })).sort(),
+      ['a:1', 'a:2'],
+    )
+  })
+
+  rule('K14', 'a record that expired is gone from every answer', async (bench) => {
+    const { records } = bench.storage
+    await records.put(TENANT, 'key', '', { expiresIn: SECOND, labels: ['a'], dueIn: 0 })
+    const record = await records.get(TENANT, 'key')
+    assert.ok(record?.expiresAt !== undefined && record.dueAt !== undefined)
+    assert.ok(Math.abs(record.expiresAt - record.dueAt - SECOND) < 100)
+    await bench.advance(SECOND + 100)
+    assert.equal(await records.get(TENANT, 'key'), undefined)
+    assert.deepEqual([await keysOf(bench, {}), await keysOf(bench, { label: 'a' })], [[], []])
+    assert.deepEqual(await records.claimDue(TENANT, { limit: 9, leaseMs: SECOND }), [])
+    assert.equal(await records.delete(TENANT, 'key'), false)
+    assert.ok(typeof (await records.put(TENANT, 'key', 'new', { ifVersion: 0 })) === 'number')
+  })
+
+  rule('K15', 'each tenant has records of its own', async (bench) => {
+    const { records } = bench.storage
+    await records.put('acme', 'key', 'one', { labels: ['a'], dueIn: 0 })
+    await records.put('acme2', 'key', 'two', { labels: ['a'], dueIn: 0 })
+    assert.deepEqual(
+      [(await records.get('acme', 'key'))?.value, (await records.get('acme2', 'key'))?.value],
+      ['one', 'two'],
+    )
+    assert.equal((await records.list('acme', { label: 'a', limit: 10 })).records.length, 1)
+    assert.equal((await records.claimDue('acme2', { limit: 10, leaseMs: MINUTE })).length, 1)
+    assert.equal((await records.claimDue('acme', { limit: 10, leaseMs: MINUTE })).length, 1)
+    assert.equal(await records.delete('acme2', 'key'), true)
+    assert.equal((await records.get('acme', 'key'))?.value, 'one')
+  })
+
+  lockRules(rule)
+}
+
+function lockRules(rule: Rule): void {
+  rule('L1', 'a lock has one holder; anybody else, and the holder too, is told no', async (bench) => {
+    const { locks } = bench.storage
+    const taken = await locks.acquire(TENANT, 'key', 'me', MINUTE)
+    assert.ok(taken && Number.isSafeInteger(taken.fence))
+    assert.equal(await locks.acquire(TENANT, 'key', 'you', MINUTE), undefined)
+    assert.equal(await locks.acquire(TENANT, 'key', 'me', MINUTE), undefined)
+    assert.ok(await locks.acquire(TENANT, 'other', 'you', MINUTE))
+  })
+
+  rule('L2', 'the holder alone releases it', async (bench) => {
+    const { locks } = bench.storage
+    await locks.acquire(TENANT, 'key', 'me', MINUTE)
+    assert.equal(await locks.release(TENANT, 'key', 'you'), false)
+    assert.equal(await locks.acquire(TENANT, 'key', 'you', MINUTE), undefined)
+    assert.equal(await locks.release(TENANT, 'key', 'me'), true)
+    assert.equal(await locks.release(TENANT, 'key', 'me'), false)
+    assert.ok(await locks.acquire(TENANT, 'key', 'you', MINUTE))
+  })
+
+  rule('L3', 'a lock lapses after its ttl; the holder alone makes that longer', async (bench) => {
+    const { locks } = bench.storage
+    await locks.acquire(TENANT, 'key', 'me', SECOND)
+    assert.equal(await locks.extend(TENANT, 'key', 'you', MINUTE), false)
+    await bench.advance(600)
+    assert.equal(await locks.extend(TENANT, 'key', 'me', SECOND), true)
+    await bench.advance(600)
+    assert.equal(await locks.acquire(TENANT, 'key', 'you', SECOND), undefined)
+    await bench.advance(600)
+    assert.equal(await locks.extend(TENANT, 'key', 'me', SECOND), false)
+    assert.equal(await locks.release(TENANT, 'key', 'me'), false)
+    assert.ok(await locks.acquire(TENANT, 'key', 'you', SECOND))
+  })
+
+  rule('L4', 'a late release or extension of a lapsed lock does not touch the next holder', async (bench) => {
+    const { locks } = bench.storage
+    await locks.acquire(TENANT, 'key', 'me', SECOND)
+    await bench.advance(SECOND + 100)
+    await locks.acquire(TENANT, 'key', 'you', MINUTE)
+    assert.equal(await locks.release(TENANT, 'key', 'me'), false)
+    assert.equal(await locks.extend(TENANT, 'key', 'me', MINUTE), false)
+    assert.equal(await locks.acquire(TENANT, 'key', 'third', MINUTE), undefined)
+    assert.equal(await locks.extend(TENANT, 'key', 'you', MINUTE), true)
+  })
+
+  rule(
+    'L5',
+    'fencing numbers grow with every holder, and are at least the time in microseconds',
+    async (bench) => {
+      const { locks } = bench.storage
+      const now = await bench.time()
+      let last = 0
+      for (let turn = 0; turn < 5; turn++) {
+        const taken = await locks.acquire(TENANT, 'key', `owner${turn}`, SECOND)
+        assert.ok(taken && taken.fence > last)
+        assert.ok(taken.fence >= now * 1000)
+        last = taken.fence
+        if (turn % 2) await locks.release(TENANT, 'key', `owner${turn}`)
+        else await bench.advance(SECOND + 100)
+      }
+    },
+  )
+
+  rule('L6', 'of many that want a lock at once, in any process, one gets it', async (bench) => {
+    const peer = await bench.peer()
+    const answers = await Promise.all(
+      ids('owner', 10).map((owner, index) =>
+        (index % 2 ? peer : bench.storage).locks.acquire(TENANT, 'key', owner, MINUTE),
+      ),
+    )
+    assert.equal(answers.filter((answer) => answer !== undefined).length, 1)
+  })
+
+  rule('L7', 'each tenant has locks of its own', async (bench) => {
+    const { locks } = bench.storage
+    assert.ok(await locks.acquire('acme', 'key', 'me', MINUTE))
+    assert.ok(await locks.acquire('acme2', 'key', 'me', MINUTE))
+    assert.equal(await locks.release('acme2', 'key', 'me'), true)
+    assert.equal(await locks.extend('acme', 'key', 'me', MINUTE), true)
+  })
+}

@@ -1,0 +1,295 @@
+/**
+ * Accepting tasks. A unit is checked whole before anything of it is written, so a refusal leaves no trace.
+ */
+import { isGeneratedId, isStorableId, MAX_PRIORITY, type Dependencies, type EnqueueOptions, type EnqueueOutcome, type ErrorCode, type NewTask, type Refusal } from '@neotask/core'
+import { BLOCKED, bytesOf, FLAG, LARGE, PENDING, SCHEDULED, stateIndex, SUCCESS, type Row } from './layout.js'
+import { finishCancelled, makeReady, READING, schedule } from './finish.js'
+import { joinGroup } from './groups.js'
+import { EVENT, type Step } from './step.js'
+
+export const MAX_UNIT = 500
+const MAX_UNIT_BYTES = 1024 * 1024
+const MAX_PARENTS = 100
+/** ms that a watcher given at enqueue stays registered. */
+const WATCH_TTL = 60_000
+
+const INSERT = `INSERT INTO neotask_tasks (q, id, place, rank, score, since, created, flags, kind, codec, payload, options)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (q, id) DO NOTHING`
+const EXTRAS = 'INSERT INTO neotask_extras (n, nonce, after_ids, delay, run_at) VALUES (?, ?, ?, ?, ?)'
+const EDGE = 'INSERT INTO neotask_edges VALUES (?, ?, ?)'
+const WATCH = 'INSERT INTO neotask_watchers VALUES (?, ?, ?) ON CONFLICT (n, watcher) DO UPDATE SET until = max(until, excluded.until)'
+const NONCE = 'SELECT nonce FROM neotask_extras WHERE n = ?'
+const TOMBSTONE = 'SELECT nonce FROM neotask_tombstones WHERE q = ? AND id = ? AND until > ?'
+const REPLACE = 'UPDATE neotask_tasks SET codec = ?, payload = ?, options = ?, flags = ? WHERE n = ?'
+const PUT_BODY = 'INSERT OR REPLACE INTO neotask_bodies VALUES (?, ?)'
+
+/** Options that need a row in `extras`, an edge, or a look at other tasks. */
+const isPlain = (task: NewTask): boolean =>
+  task.after === undefined &&
+  !task.hold &&
+  task.group === undefined &&
+  task.delay === undefined &&
+  task.runAt === undefined &&
+  task.expiresIn === undefined &&
+  task.watcher === undefined &&
+  !task.replace
+
+/** The parents of a task as they stand now. */
+interface Parents {
+  readonly rows: readonly Row[]
+  readonly open: readonly Row[]
+  /** The one that did not succeed although it had to. */
+  readonly failed: Row | undefined
+}
+
+const NO_PARENTS: Parents = { rows: [], open: [], failed: undefined }
+
+export function enqueueUnit(step: Step, unit: readonly NewTask[], options: EnqueueOptions): EnqueueOutcome[] {
+  const [first] = unit
+  if (first === undefined) return []
+  const refusal = checkUnit(unit)
+  if (refusal) return unit.map(() => refusal)
+  const { maxQueueSize } = options
+  if (unit.length === 1 && maxQueueSize === undefined && isPlain(first) && isGeneratedId(first.id)) {
+    return [insert(step, first, NO_PARENTS) === undefined ? 'repeated' : 'accepted']
+  }
+  const known = new Map<string, EnqueueOutcome>()
+  const refused = lookUp(step, unit, known) ?? checkSize(step, unit, known, maxQueueSize)
+  if (refused) return unit.map(() => refused)
+  return unit.map((task) => {
+    const outcome = known.get(task.id)
+    if (outcome === undefined) {
+      accept(step, task)
+      known.set(task.id, outcomeOfRepeat(task, task.nonce))
+      return 'accepted'
+    }
+    return outcome === 'replaced' ? replace(step, task) : outcome
+  })
+}
+
+// -------------------------------------------------------------------------------------------------- checks
+
+const refuse = (code: ErrorCode, message: string): Refusal => ({ code, message })
+
+function checkUnit(unit: readonly NewTask[]): Refusal | undefined {
+  if (unit.length > MAX_UNIT) {
+    return refuse('OPTION_INVALID', `a unit may have ${MAX_UNIT} tasks, this one has ${unit.length}`)
+  }
+  let bytes = 0
+  for (const task of unit) {
+    const refusal = checkTask(task)
+    if (refusal) return refusal
+    bytes += bytesOf(task.payload)
+  }
+  if (unit.length > 1 && bytes > MAX_UNIT_BYTES) {
+    return refuse('PAYLOAD_TOO_LARGE', `the payloads of a unit may have ${MAX_UNIT_BYTES} bytes together, these have ${bytes}`)
+  }
+  return undefined
+}
+
+function checkTask(task: NewTask): Refusal | undefined {
+  const { id, payload, priority, after } = task
+  if (typeof id !== 'string' || !isStorableId(id)) {
+    return refuse('OPTION_INVALID', `${JSON.stringify(id)} cannot be the id of a task`)
+  }
+  if (typeof payload !== 'string' && !(payload instanceof Uint8Array)) {
+    return refuse('PAYLOAD_INVALID', `${id}: a payload is text or bytes`)
+  }
+  if (typeof task.kind !== 'string' || typeof task.codec !== 'string') {
+    return refuse('OPTION_INVALID', `${id}: kind and codec are text`)
+  }
+  if (!Number.isInteger(priority) || priority < 0 || priority > MAX_PRIORITY) {
+    return refuse('OPTION_INVALID', `${id}: a priority is an integer from 0 to ${MAX_PRIORITY}, not ${priority}`)
+  }
+  for (const option of ['delay', 'runAt', 'expiresIn'] as const) {
+    const value = task[option]
+    if (value !== undefined && !(Number.isFinite(value) && Math.abs(value) <= Number.MAX_SAFE_INTEGER / 4)) {
+      return refuse('OPTION_INVALID', `${id}: ${option} is a finite number of ms, not ${value}`)
+    }
+  }
+  if (after && after.ids.length > MAX_PARENTS) {
+    return refuse('OPTION_INVALID', `${id}: after names at most ${MAX_PARENTS} tasks, not ${after.ids.length}`)
+  }
+  return undefined
+}
+
+/** Notes the outcome of each task that is known already, and refuses what names unknown parents. */
+function lookUp(step: Step, unit: readonly NewTask[], known: Map<string, EnqueueOutcome>): Refusal | undefined {
+  const earlier = new Set<string>()
+  for (const task of unit) {
+    const outcome = earlier.has(task.id) ? undefined : lookUpTask(step, task)
+    if (outcome !== undefined) known.set(task.id, outcome)
+    const isNew = outcome === undefined && !earlier.has(task.id)
+    for (const parent of isNew ? (task.after?.ids ?? []) : []) {
+      if (earlier.has(parent) || (parent !== task.id && step.row(parent))) continue
+      return refuse('DEPENDENCY_NOT_FOUND', `${task.id} names a task that is not there: ${parent}`)
+    }
+    // What has only a tombstone is no parent.
+    if (isNew) earlier.add(task.id)
+  }
+  return undefined
+}
+
+function lookUpTask(step: Step, task: NewTask): EnqueueOutcome | undefined {
+  const row = step.row(task.id)
+  if (row) {
+    const nonce = row.flags & FLAG.extras ? step.db.get<[string | null]>(NONCE, row.n)?.[0] : null
+    if (task.watcher !== undefined) watch(step, row, task.watcher, WATCH_TTL)
+    const outcome = outcomeOfRepeat(task, nonce)
+    if (outcome === 'repeated') {
+      return outcome
+    }
+    const replaceable = stateIndex(row.place) === SCHEDULED && !(row.flags & FLAG.claimed)
+    return task.replace && replaceable ? 'replaced' : outcome
+  }
+  if (isGeneratedId(task.id)) return undefined
+  const tombstone = step.db.get<[string | null]>(TOMBSTONE, step.q, task.id, step.now)
+  return tombstone && outcomeOfRepeat(task, tombstone[0])
+}
+
+function outcomeOfRepeat(task: NewTask, nonce: string | null | undefined): 'repeated' | 'duplicate' {
+  return isGeneratedId(task.id) || (task.nonce !== undefined && task.nonce === nonce) ? 'repeated' : 'duplicate'
+}
+
+function checkSize(
+  step: Step,
+  unit: readonly NewTask[],
+  known: ReadonlyMap<string, EnqueueOutcome>,
+  maxQueueSize: number | undefined,
+): Refusal | undefined {
+  if (maxQueueSize === undefined) return undefined
+  const added = new Set(unit.map((task) => task.id).filter((id) => !known.has(id))).size
+  const waiting = (step.counts[PENDING] ?? 0) + (step.counts[SCHEDULED] ?? 0) + (step.counts[BLOCKED] ?? 0)
+  if (added === 0 || waiting + added <= maxQueueSize) return undefined
+  return refuse('QUEUE_FULL', `${waiting} tasks wait, and ${maxQueueSize} may`)
+}
+
+// ------------------------------------------------------------------------------------------------ accepting
+
+function accept(step: Step, task: NewTask): void {
+  const parents = task.after ? findParents(step, task.after) : NO_PARENTS
+  const row = insert(step, task, parents)
+  if (!row) throw new Error(`the task ${task.id} appeared in between`)
+  const { n } = row
+  if (row.flags & FLAG.extras) {
+    step.db.run(
+      EXTRAS,
+      n,
+      task.nonce ?? null,
+      task.after ? JSON.stringify([...new Set(task.after.ids)]) : null,
+      task.delay === undefined ? null : Math.ceil(task.delay),
+      task.runAt === undefined ? null : Math.ceil(task.runAt),
+    )
+  }
+  if (task.expiresIn !== undefined) step.setDeadline(n, step.now + task.expiresIn)
+  const cancelled = task.group !== undefined && joinGroup(step, row, task.group.id) && !task.group.exempt
+  if (task.watcher !== undefined) step.db.run(WATCH, n, task.watcher, step.now + WATCH_TTL)
+  if (parents.failed) {
+    finishCancelled(step, row, 'DEPENDENCY_FAILED', `its dependency ${parents.failed.id} has not succeeded`)
+    return
+  }
+  if (cancelled && (stateIndex(row.place) !== BLOCKED || task.hold)) {
+    finishCancelled(step, row, 'GROUP_CANCELLED')
+    return
+  }
+  addEdges(step, row, parents)
+}
+
+function findParents(step: Step, after: Dependencies): Parents {
+  const rows = [...step.rows([...new Set(after.ids)]).values()]
+  return {
+    rows,
+    open: rows.filter((row) => stateIndex(row.place) < SUCCESS),
+    failed: after.on === 'success' ? rows.find((row) => stateIndex(row.place) > SUCCESS) : undefined,
+  }
+}
+
+/** Makes the edges to the parents, final or not: they stay as long as the child needs them. */
+export function addEdges(step: Step, child: Row, parents: Parents): void {
+  const open = new Set(parents.open.map((row) => row.n))
+  for (const parent of parents.rows) {
+    step.db.run(`${EDGE} ON CONFLICT (parent, child) DO UPDATE SET open = excluded.open`, parent.n, child.n, open.has(parent.n) ? 1 : 0)
+    if (parent.flags & FLAG.parent) continue
+    parent.flags |= FLAG.parent
+    step.db.run('UPDATE neotask_tasks SET flags = ? WHERE n = ?', parent.flags, parent.n)
+  }
+}
+
+/** A task that begins another life needs its parents again, as far as they are still there. */
+export function pinAgain(step: Step, child: Row): void {
+  const after = step.db.get<[string | null]>('SELECT after_ids FROM neotask_extras WHERE n = ?', child.n)?.[0]
+  if (!after) return
+  const rows = [...step.rows(JSON.parse(after) as string[]).values()]
+  addEdges(step, child, { rows, open: [], failed: undefined })
+}
+
+export function resolveParents(step: Step, after: Dependencies): Parents | undefined {
+  const parents = findParents(step, after)
+  return parents.rows.length === new Set(after.ids).size ? parents : undefined
+}
+
+/** Writes the row of a new task. @returns `undefined` when the id is known, and nothing changed */
+function insert(step: Step, task: NewTask, parents: Parents): Row | undefined {
+  const { now, q } = step
+  const due = Math.max(task.delay === undefined ? 0 : Math.ceil(now + task.delay), Math.ceil(task.runAt ?? 0))
+  const waits = task.hold || parents.open.length > 0
+  const state = waits ? BLOCKED : due > now ? SCHEDULED : PENDING
+  const large = bytesOf(task.payload) > LARGE
+  const flags = flagsOf(task, waits === true && (task.delay !== undefined || task.runAt !== undefined)) | (large ? FLAG.large : 0)
+  const score = step.nextScore(task.priority)
+  const rank = state === SCHEDULED ? due : score
+  const payload = large ? null : task.payload
+  const { changes, lastInsertRowid } = step.db
+    .statement(INSERT)
+    .run(q, task.id, step.place(state), rank, score, now, now, flags, task.kind, task.codec, payload, task.options ?? null)
+  if (changes === 0) return undefined
+  const n = Number(lastInsertRowid)
+  if (large) step.db.run(PUT_BODY, n, task.payload)
+  step.shift(undefined, state)
+  step.count(EVENT.enqueued)
+  if (state === PENDING) step.effects.ready(task.kind, score)
+  else if (state === SCHEDULED) step.effects.due(due)
+  const place = step.place(state)
+  return { n, id: task.id, place, rank, score, flags, settled: 0, attempts: 0, reclaims: 0, kind: task.kind }
+}
+
+function flagsOf(task: NewTask, delayed: boolean): number {
+  let flags = 0
+  if (task.nonce !== undefined || task.group || task.after || task.expiresIn !== undefined || delayed) flags |= FLAG.extras
+  if (delayed) flags |= FLAG.delayed
+  if (task.hold) flags |= FLAG.held
+  if (task.expiresIn !== undefined) flags |= FLAG.deadline
+  if (task.watcher !== undefined) flags |= FLAG.watched
+  if (task.group) flags |= FLAG.grouped | (task.group.exempt ? FLAG.exempt : 0)
+  if (task.after) flags |= FLAG.edges | (task.after.on === 'success' ? FLAG.onSuccess : 0)
+  return flags
+}
+
+/** Registers a watcher. One that comes when the task is final is told at once, and the record stays for it. */
+export function watch(step: Step, row: Row, watcher: string, ttl: number): void {
+  const isFinal = stateIndex(row.place) >= SUCCESS
+  if (isFinal) step.effects.final(watcher, row.id)
+  step.db.run(WATCH, row.n, watcher, step.now + (isFinal ? READING : ttl))
+  if (row.flags & FLAG.watched) return
+  row.flags |= FLAG.watched
+  step.db.run('UPDATE neotask_tasks SET flags = ? WHERE n = ?', row.flags, row.n)
+}
+
+/** Debounce: another payload, and the delay begins again. */
+function replace(step: Step, task: NewTask): EnqueueOutcome {
+  const row = step.row(task.id) as Row
+  const large = bytesOf(task.payload) > LARGE
+  if (large) step.db.run(PUT_BODY, row.n, task.payload)
+  else if (row.flags & FLAG.large) step.db.run('DELETE FROM neotask_bodies WHERE n = ?', row.n)
+  let flags = large ? row.flags | FLAG.large : row.flags & ~FLAG.large
+  if (task.nonce !== undefined) {
+    step.extra(row.n, 'nonce', task.nonce)
+    flags |= FLAG.extras
+  }
+  step.db.run(REPLACE, task.codec, large ? null : task.payload, task.options ?? null, flags, row.n)
+  const due = Math.max(task.delay === undefined ? 0 : step.now + task.delay, task.runAt ?? 0)
+  row.flags = flags
+  if (due > step.now) schedule(step, row, due)
+  else makeReady(step, row)
+  return 'replaced'
+}

@@ -1,0 +1,86 @@
+/** The records face. */
+import type { Encoded, PutOptions, RecordQuery, RecordsFace, StoredRecord } from '@neotask/core'
+import type { Connection } from './connection.js'
+import { deleteRecord, getRecord, putRecord, RECORD_COLUMNS, storedFrom, type StoredTuple } from './record-store.js'
+
+const MAX_PAGE = 500
+
+const BY_KEY = `SELECT ${RECORD_COLUMNS} FROM neotask_records WHERE tenant = ? AND key > ? AND key >= ?
+  AND (expires IS NULL OR expires > ?) ORDER BY key LIMIT ?`
+const BY_LABEL = `SELECT ${RECORD_COLUMNS.split(', ').map((column) => `r.${column}`).join(', ')} FROM neotask_labels l
+  JOIN neotask_records r ON r.tenant = l.tenant AND r.key = l.key WHERE l.tenant = ? AND l.label = ? AND l.key > ?
+  AND l.key >= ? AND (r.expires IS NULL OR r.expires > ?) ORDER BY l.key LIMIT ?`
+// substr and length count characters, so that no character of the prefix means anything else.
+const DUE = `SELECT ${RECORD_COLUMNS} FROM neotask_records WHERE tenant = ? AND due <= ? AND (expires IS NULL OR expires > ?)
+  AND substr(key, 1, length(?)) = ? ORDER BY due, key LIMIT ?`
+const LEASE = 'UPDATE neotask_records SET due = ?, version = version + 1 WHERE tenant = ? AND key = ?'
+
+export class SqliteRecords implements RecordsFace {
+  readonly #connection: Connection
+
+  constructor(connection: Connection) {
+    this.#connection = connection
+  }
+
+  get(tenant: string, key: string): Promise<StoredRecord | undefined> {
+    const { database } = this.#connection
+    return database.patiently(() => database.read(() => getRecord(database, tenant, key, database.clock.now())))
+  }
+
+  put(tenant: string, key: string, value: Encoded, options: PutOptions = {}): Promise<number | 'conflict'> {
+    const { database } = this.#connection
+    return database.patiently(() =>
+      database.write(() => putRecord(database, tenant, key, value, options, database.clock.now())),
+    )
+  }
+
+  delete(tenant: string, key: string, options: { ifVersion?: number } = {}): Promise<boolean> {
+    const { database } = this.#connection
+    return database.patiently(() =>
+      database.write(() => {
+        const record = getRecord(database, tenant, key, database.clock.now())
+        if (!record || (options.ifVersion !== undefined && options.ifVersion !== record.version)) return false
+        return deleteRecord(database, tenant, key)
+      }),
+    )
+  }
+
+  list(tenant: string, query: RecordQuery): Promise<{ records: StoredRecord[]; cursor?: string }> {
+    const { database } = this.#connection
+    const { prefix = '', label, cursor = '' } = query
+    const limit = Math.max(1, Math.min(query.limit, MAX_PAGE))
+    return database.patiently(() =>
+      database.read(() => {
+        const now = database.clock.now()
+        const found =
+          label === undefined
+            ? database.all<StoredTuple>(BY_KEY, tenant, cursor, prefix, now, limit + 1)
+            : database.all<StoredTuple>(BY_LABEL, tenant, label, cursor, prefix, now, limit + 1)
+        const matching = found.filter(([key]) => key.startsWith(prefix))
+        const records = matching.slice(0, limit).map(storedFrom)
+        const last = records.at(-1)
+        return matching.length > limit && last ? { records, cursor: last.key } : { records }
+      }),
+    )
+  }
+
+  claimDue(tenant: string, query: { prefix?: string; limit: number; leaseMs: number }): Promise<StoredRecord[]> {
+    const { database } = this.#connection
+    const { prefix = '', limit, leaseMs } = query
+    return database.patiently(() => {
+      const look = (): StoredTuple[] => {
+        const now = database.clock.now()
+        return database.all<StoredTuple>(DUE, tenant, now, now, prefix, prefix, limit)
+      }
+      // Most looks find nothing, and need not write.
+      if (database.read(look).length === 0) return []
+      return database.write(() => {
+        const dueAt = Math.ceil(database.clock.now() + leaseMs)
+        return look().map((tuple) => {
+          database.run(LEASE, dueAt, tenant, tuple[0])
+          return { ...storedFrom(tuple), version: tuple[2] + 1, dueAt }
+        })
+      })
+    })
+  }
+}

@@ -1,0 +1,68 @@
+/**
+ * The bounded pieces of upkeep that claims do as well: due tasks, deadlines, cascades, sweeps.
+ */
+import { cancelTask } from './cancel.js'
+import { drainCascades, hasCascades, makeReady, release } from './finish.js'
+import { hasSweeps, sweepGroups } from './groups.js'
+import { BLOCKED, FLAG, ROW, rowFrom, SCHEDULED, stateIndex, type Row, type RowTuple } from './layout.js'
+import type { Step } from './step.js'
+
+const DUE = `SELECT ${ROW} FROM neotask_tasks t WHERE t.place = ? AND t.rank <= ? ORDER BY t.rank, t.n LIMIT ?`
+const PASSED = `SELECT ${ROW} FROM neotask_deadlines d JOIN neotask_tasks t ON t.n = d.n WHERE d.q = ? AND d.at <= ? ORDER BY d.at LIMIT ?`
+const NEXT_DUE = 'SELECT rank FROM neotask_tasks WHERE place = ? ORDER BY rank LIMIT 1'
+const NEXT_DEADLINE = 'SELECT at FROM neotask_deadlines WHERE q = ? ORDER BY at LIMIT 1'
+const OPEN_PARENTS = `SELECT p.id FROM neotask_edges e JOIN neotask_tasks p ON p.n = e.parent WHERE e.child = ? AND e.open = 1`
+
+/** Makes due tasks ready. @returns how many */
+export function promoteDue(step: Step, limit: number): number {
+  if ((step.counts[SCHEDULED] ?? 0) === 0) return 0
+  const due = step.db.all<RowTuple>(DUE, step.place(SCHEDULED), step.now, limit)
+  for (const tuple of due) makeReady(step, rowFrom(tuple))
+  return due.length
+}
+
+/** Takes tasks whose deadline has passed out of where they stand. @returns how many */
+export function passDeadlines(step: Step, limit: number): number {
+  const passed = step.db.all<RowTuple>(PASSED, step.q, step.now, limit)
+  for (const tuple of passed) {
+    const row = rowFrom(tuple)
+    if (row.flags & FLAG.suspended) timeOut(step, row)
+    else cancelTask(step, row, 'TASK_EXPIRED')
+  }
+  return passed.length
+}
+
+/** A suspended task's time is over: it goes on without the parents that are still open. */
+function timeOut(step: Step, row: Row): void {
+  const { db } = step
+  if (stateIndex(row.place) !== BLOCKED) return
+  const open = new Set(db.all<[string]>(OPEN_PARENTS, row.n).map(([id]) => id))
+  db.run('DELETE FROM neotask_edges WHERE child = ? AND open = 1', row.n)
+  const after = db.get<[string | null]>('SELECT after_ids FROM neotask_extras WHERE n = ?', row.n)?.[0]
+  if (after) {
+    const left = (JSON.parse(after) as string[]).filter((id) => !open.has(id))
+    step.extra(row.n, 'after_ids', left.length > 0 ? JSON.stringify(left) : null)
+  }
+  row.flags |= FLAG.timedOut
+  release(step, row)
+}
+
+/** A bounded piece of everything. @returns whether there may be more */
+export function drainSome(step: Step, limit: number): boolean {
+  const due = promoteDue(step, limit)
+  const deadlines = passDeadlines(step, limit)
+  const told = drainCascades(step, limit)
+  const swept = sweepGroups(step, limit)
+  if (due === limit || deadlines === limit) return true
+  return (told > 0 && hasCascades(step)) || (swept > 0 && hasSweeps(step))
+}
+
+/** ms until the next task is due or the next deadline passes. */
+export function nextDueIn(step: Step): number | undefined {
+  const { db, effects, now } = step
+  if (effects.backlog) return 0
+  const due = (step.counts[SCHEDULED] ?? 0) > 0 ? db.get<[number]>(NEXT_DUE, step.place(SCHEDULED))?.[0] : undefined
+  const deadline = db.get<[number]>(NEXT_DEADLINE, step.q)?.[0]
+  if (due === undefined && deadline === undefined) return undefined
+  return Math.max(0, Math.min(due ?? Infinity, deadline ?? Infinity) - now)
+}
