@@ -21,14 +21,16 @@ import { isDoomed, priorityOf, rareOf, scoreOf, type Group, type Rare, type Task
 import { WakeUps } from './memory-wake.js'
 import { tellWatchers } from './memory-watch.js'
 import type { Dependencies, QueueRef, Retention } from './storage.js'
-import { isFinal, isGeneratedId, type FinalState, type TakenReason } from './task.js'
+import { TASK_STATES, isFinal, isGeneratedId, type FinalState, type TakenReason } from './task.js'
 
 /** Dependents released in a step; the rest are left to the claims and to upkeep. */
 const RELEASE_LIMIT = 100
 /** Members of a group looked at in a step. */
 const SWEEP_LIMIT = 200
 /** Records that one end may remove: two, so that retention catches up with any rate. */
-const PRUNE_AT_FINISH = 2
+const PRUNE_PER_END = 2
+
+const FINAL_STATES = TASK_STATES.filter(isFinal)
 
 /** A final parent whose dependents have not all heard of it. */
 interface Cascade {
@@ -67,7 +69,8 @@ export class MemoryQueue {
   #ends = 0
   readonly #cascades: Cascade[] = []
 
-  // Of the present step's bounds, what is used.
+  // Of the present step: whether it ended tasks, and what it used of its bounds.
+  #ended = false
   #released = 0
   #swept = 0
 
@@ -223,9 +226,7 @@ export class MemoryQueue {
         this.#cascades.push({ parent: task, end: task.score, state, rest: rare.dependents.values() })
       }
     }
-    if (this.retention !== undefined) {
-      done.prune(ruleOf(this.retention, state), now, PRUNE_AT_FINISH, (old) => this.forget(old, now))
-    }
+    this.#ended = true
   }
 
   /** Ends a task that no settlement decided about. */
@@ -399,7 +400,10 @@ export class MemoryQueue {
     if (child.where !== this.need || rare?.open === undefined || !rare.open.delete(parentId)) return
     if (state !== 'success' && rare.after?.on === 'success')
       this.end(child, 'cancelled', 'DEPENDENCY_FAILED', now)
-    else if (rare.open.size === 0 && !rare.held) this.#unblock(child, rare, now)
+    else if (rare.open.size === 0) {
+      if (!rare.held) this.#unblock(child, rare, now)
+      else if (isDoomed(rare)) this.endByGroup(child, now)
+    }
   }
 
   /** Carries the flags of groups to at most `limit` members. @returns how many it looked at */
@@ -446,11 +450,12 @@ export class MemoryQueue {
   /** Ends a step: spreads what it caused, and wakes whoever has something to do now. */
   conclude(now: number): void {
     if (this.hasBacklog) this.spread(now)
-    this.wake()
+    this.wake(now)
   }
 
   /** The end of a step that has used up its bounds already. */
-  wake(): void {
+  wake(now: number): void {
+    if (this.#ended) this.#makeRoom(now)
     this.#released = 0
     this.#swept = 0
     this.wakeUps.conclude(this.paused)
@@ -468,12 +473,25 @@ export class MemoryQueue {
 
   // -------------------------------------------------------------------------------------------- retention
 
+  /** Removes a few old records for each new one. Last in a step, which may still name what it found. */
+  #makeRoom(now: number): void {
+    this.#ended = false
+    for (const state of FINAL_STATES) {
+      const done = this.done[state]
+      const limit = PRUNE_PER_END * done.entered
+      done.entered = 0
+      if (limit === 0 || this.retention === undefined) continue
+      done.prune(ruleOf(this.retention, state), now, limit, (task) => this.forget(task, now))
+    }
+  }
+
   /** Removes at most `limit` records, tombstones and flags whose time is over. @returns whether there is more */
   prune(retention: Retention, now: number, limit: number): boolean {
     let more = this.tombstones.prune(now, limit)
     const forget = (task: Task): void => this.forget(task, now)
-    for (const done of Object.values(this.done)) {
-      if (done.size > 0 && done.prune(ruleOf(retention, done.state), now, limit, forget)) more = true
+    for (const state of FINAL_STATES) {
+      const done = this.done[state]
+      if (done.size > 0 && done.prune(ruleOf(retention, state), now, limit, forget)) more = true
     }
     this.groups.prune(now, limit)
     return more

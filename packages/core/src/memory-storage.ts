@@ -294,7 +294,7 @@ class MemoryUpkeep implements UpkeepFace {
     done += queue.passDeadlines(now, limit - done)
     done += queue.release(now, limit - done)
     queue.sweep(now, limit - done)
-    queue.wake()
+    queue.wake(now)
     return queue.hasBacklog || queue.nextTime() <= now ? 'more' : 'done'
   }
 
