@@ -25,7 +25,8 @@ if (suite === undefined) fail(`name a suite: ${Object.keys(SUITES).join(', ')}`)
 else if (values.measure !== undefined) await measureOne(suite.rows, values.measure)
 else {
   const rounds = Number(values.rounds)
-  if (!Number.isInteger(rounds) || rounds < 1) fail(`--rounds: expected a whole number from 1, got ${values.rounds}`)
+  if (!Number.isInteger(rounds) || rounds < 1)
+    fail(`--rounds: expected a whole number from 1, got ${values.rounds}`)
   else await runSuite(suite.rows, rounds)
 }
 

@@ -37,7 +37,15 @@ export async function measureRow(suite: string, row: Row, rounds: number): Promi
     for (const [peer, other] of medians) {
       if (peer !== subject) ratio[peer] = row.better === 'more' ? own / other : other / own
     }
-    return { row: row.name, subject, unit: row.unit, median: own, min: Math.min(...of), max: Math.max(...of), ratio }
+    return {
+      row: row.name,
+      subject,
+      unit: row.unit,
+      median: own,
+      min: Math.min(...of),
+      max: Math.max(...of),
+      ratio,
+    }
   })
 }
 

@@ -110,13 +110,14 @@ const bytesRow: Row = {
 async function startLatency(submit: (at: number, started: (at: number) => void) => unknown): Promise<number> {
   const latencies: number[] = []
   const start = performance.now()
-  for (let offered = 0; offered < OFFERED * 5; ) {
+  for (let offered = 0; offered < OFFERED * 5;) {
     const due = Math.floor(((performance.now() - start) / 1000) * OFFERED)
     for (; offered < due; offered++) submit(performance.now(), (at) => latencies.push(performance.now() - at))
     await pause(1)
   }
   await pause(100)
-  if (latencies.length !== OFFERED * 5) throw new Error(`${latencies.length} of ${OFFERED * 5} were delivered`)
+  if (latencies.length !== OFFERED * 5)
+    throw new Error(`${latencies.length} of ${OFFERED * 5} were delivered`)
   return percentile(latencies, 0.99)
 }
 

@@ -13,7 +13,9 @@ export function printTable(results: readonly Result[]): void {
     row = name
     const against = Object.entries(ratio).map(([peer, times]) => `${times.toFixed(2)}x ${peer}`)
     const spread = `${figure(min)} to ${figure(max)}`
-    console.log(`  ${subject.padEnd(28)}${figure(median).padStart(12)}   ${spread.padEnd(26)}${against.join('  ')}`)
+    console.log(
+      `  ${subject.padEnd(28)}${figure(median).padStart(12)}   ${spread.padEnd(26)}${against.join('  ')}`,
+    )
   }
   console.log()
 }

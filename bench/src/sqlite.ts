@@ -140,7 +140,10 @@ const latencyRow: Row = {
       inFile(async (path) => {
         const latencies: number[] = []
         const storage = sqliteStorage(path)
-        const pool = new TaskPool({ storage, executor: (at: number) => latencies.push(performance.now() - at) })
+        const pool = new TaskPool({
+          storage,
+          executor: (at: number) => latencies.push(performance.now() - at),
+        })
         await pool.start()
         for (let i = 0; i < 500; i++) {
           await pool.run(performance.now())

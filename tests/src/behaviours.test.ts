@@ -361,6 +361,38 @@ describe.each(STORAGES)('on $name', ({ open }) => {
     expect(task?.logs).toEqual([expect.stringContaining('three done {"of":5}')])
   })
 
+  it('stores what a handler said last, however short it runs', async () => {
+    const pool = poolOf({
+      executor: (_: number, ctx) => {
+        ctx.progress(100)
+        ctx.log('done')
+      },
+    })
+    const id = await pool.submit(1)
+    await pool.waitForResult(id)
+    expect(await pool.getTask(id)).toMatchObject({ progress: 100, logs: [expect.stringContaining('done')] })
+  })
+
+  it('gives back what it claimed ahead when the queue is paused, and starts nothing more', async () => {
+    const hold = gate()
+    let calls = 0
+    const pool = poolOf({
+      concurrency: 1,
+      executor: async () => {
+        calls++
+        await hold.passed
+      },
+    })
+    await pool.submitBatch(Array.from({ length: 50 }, () => ({ data: 1 as never })))
+    await until('some are claimed ahead', async () => (await pool.health()).prefetched > 0)
+    await pool.pause()
+    await until('they are given back', async () => (await pool.health()).prefetched === 0)
+    hold.open()
+    await until('the running one ended', async () => (await pool.counts()).success === 1)
+    expect(await pool.counts()).toMatchObject({ pending: 49, running: 0 })
+    expect(calls).toBe(1)
+  })
+
   it('pauses for every pool and goes on where it was', async () => {
     const seen: number[] = []
     const pool = poolOf({ executor: (n: number) => void seen.push(n) })

@@ -6,6 +6,7 @@ import { NeoTaskError } from './errors.js'
 import { memoryStorage } from './memory-storage.js'
 import { openStorage } from './open-storage.js'
 import type { SubmitOptions } from './options.js'
+import type { Storage } from './storage.js'
 import { TaskPool, type TaskPoolOptions } from './task-pool.js'
 
 const pools: TaskPool[] = []
@@ -140,6 +141,11 @@ describe('submit', () => {
     expect(await pool.run(mail, { to: 'a@b.org' })).toBe(1)
   })
 
+  it('refuses data without a definition where nothing could run it', async () => {
+    const pool = poolOf({ tasks: [defineTask({ name: 'known', handler: executor })] })
+    await expect(pool.submit(wrong(1))).rejects.toThrow(/submit: expected a task definition first/)
+  })
+
   it('refuses a definition that this pool does not know', async () => {
     const known = defineTask({ name: 'known', handler: executor })
     const foreign = defineTask({ name: 'foreign', handler: executor })
@@ -163,6 +169,35 @@ describe('submit', () => {
     ]) {
       await expect(call()).rejects.toMatchObject({ code: 'POOL_CLOSED' })
     }
+  })
+})
+
+describe('a storage that does not answer', () => {
+  it('makes every call fail by its deadline, and an uncertain submit says its id', async () => {
+    const storage = memoryStorage()
+    await storage.open()
+    const never = (): Promise<never> => new Promise(() => {})
+    const { name, durable, limits, session, upkeep, records, locks, notices } = storage
+    const silent: Storage = {
+      ...{ name, durable, limits, session, upkeep, records, locks, notices },
+      queue: new Proxy(storage.queue, { get: () => never }),
+      open: () => storage.open(),
+      close: () => storage.close(),
+    }
+    const pool = poolOf({ executor, storage: silent, concurrency: 0, callTimeout: 100 })
+    const submitted = pool.submit(wrong(1), { id: 'a' })
+    await expect(submitted).rejects.toMatchObject({
+      code: 'STORAGE_UNAVAILABLE',
+      taskId: 'a',
+      uncertain: true,
+      retryable: true,
+    })
+    await expect(pool.submit(wrong(1))).rejects.toMatchObject({
+      taskId: expect.stringMatching(/^\w{9}-\w{6}$/) as string,
+    })
+    await expect(pool.counts()).rejects.toMatchObject({ code: 'STORAGE_UNAVAILABLE' })
+    await expect(pool.waitForResult('a')).rejects.toMatchObject({ code: 'STORAGE_UNAVAILABLE' })
+    expect(await pool.health()).toMatchObject({ ok: false, storage: { ok: false } })
   })
 })
 
@@ -321,6 +356,20 @@ describe('listeners and services', () => {
     await expect(pool.use(wrong({ name: 'd' }))).rejects.toThrow(/service: /)
     await pool.close()
     expect(calls).toEqual(['start a', 'start b', 'start c', 'stop b', 'stop a'])
+
+    const failing = poolOf({ executor })
+    let fails = true
+    await failing.use({
+      name: 'first',
+      start: () => {
+        if (fails) throw new Error('no')
+      },
+      stop: () => {},
+    })
+    await expect(failing.start()).rejects.toMatchObject({ code: 'SERVICE_FAILED' })
+    fails = false
+    await failing.start()
+    expect(await failing.getNodes()).toHaveLength(1)
 
     const unstarted = poolOf({ executor })
     await unstarted.use(service('e'))

@@ -70,6 +70,7 @@ export class Consumer {
     this.#context = context
     const { storage, ref, options, kinds, stats, events, lifecycle } = context
     const { clock, concurrency, codec, maxPayload } = options
+    const { served } = kinds
     this.#wheel = new TimeWheel(clock, (error) => context.troubled(error, 'a timer'))
     const prefetch = new Prefetch(options.prefetch, concurrency)
 
@@ -91,13 +92,11 @@ export class Consumer {
         events.emit('task.started', { id, name, node: options.node, attempt })
       },
       succeeded: (execution, value) => {
-        prefetch.ran(clock.monotonic() - execution.startedAt)
-        this.#scheduler.ended(execution.id)
+        this.#ended(execution, prefetch)
         lifecycle.succeeded(execution, value, this.#session)
       },
       failed: (execution, error) => {
-        prefetch.ran(clock.monotonic() - execution.startedAt)
-        this.#scheduler.ended(execution.id)
+        this.#ended(execution, prefetch)
         lifecycle.failed(execution, error, this.#session)
       },
       freed: () => this.#scheduler.freed(),
@@ -117,8 +116,15 @@ export class Consumer {
       storage,
       {
         ttl: options.sessionTtl,
-        node: { id: options.node, host: hostname(), pid: process.pid, concurrency },
-        serves: { ...ref, kinds: kinds.served },
+        node: {
+          id: options.node,
+          host: hostname(),
+          pid: process.pid,
+          concurrency,
+          queue: ref.queue,
+          kinds: served,
+        },
+        serves: { ...ref, kinds: served },
         retention: options.retention,
         maxReclaims: options.maxReclaims,
       },
@@ -129,12 +135,16 @@ export class Consumer {
           if (entries.length > 0) lifecycle.roomMade()
           this.#scheduler.add(entries)
         },
-        observed: (head, paused) => this.#scheduler.observed(paused ? undefined : head),
+        observed: (head, paused) => this.#scheduler.observed(head, paused),
         urgent: (priority) => this.#scheduler.urgent(priority),
         taken: (entries) => {
           this.#scheduler.taken(entries)
           for (const { id, token, reason } of entries) {
-            if (this.#workers.take(id, token, reason)) this.#scheduler.ended(id)
+            if (!this.#workers.take(id, token, reason)) continue
+            this.#scheduler.ended(id)
+            if (reason === 'cancelled' && events.hears('task.cancelled')) {
+              events.emit('task.cancelled', { id, reason: undefined })
+            }
           }
         },
         marks: (session) => this.#marks(session),
@@ -152,7 +162,7 @@ export class Consumer {
           lifecycle.settled(settlement, accepted)
         },
         fenced: () => this.#workers.abortAll('lease-lost'),
-        unfenced: () => this.#scheduler.observed(undefined),
+        unfenced: () => this.#scheduler.unfenced(),
         lost: () => {
           this.#scheduler.clear()
           this.#workers.abortAll('lease-lost')
@@ -194,6 +204,14 @@ export class Consumer {
 
   async start(): Promise<void> {
     await this.#session.start()
+  }
+
+  /** This process cancelled the task: aborts its attempt, if it runs here, without waiting for the notice. */
+  cancelled(id: string): void {
+    const execution = this.#workers.find(id)
+    if (execution !== undefined && this.#workers.take(id, execution.token, 'cancelled'))
+      this.#scheduler.ended(id)
+    this.#session.force()
   }
 
   /** Asks the storage now: something changed by this process's own doing. */
@@ -252,6 +270,13 @@ export class Consumer {
     const outcome = await Promise.race([idle, late])
     timer?.cancel()
     return outcome
+  }
+
+  #ended(execution: Execution, prefetch: Prefetch): void {
+    prefetch.ran(this.#context.options.clock.monotonic() - execution.startedAt)
+    this.#scheduler.ended(execution.id)
+    // What it said last goes along with its settlement, for afterwards the storage would refuse it.
+    if (execution.progressed !== undefined || execution.lines !== undefined) this.#reportsDue = true
   }
 
   /** Attempts that still run and are not marked, so that short ones never pay. */

@@ -78,8 +78,12 @@ export function explainTask(record: TaskRecord, { counts, nodes, now }: Facts): 
   }
   if (state !== 'running') {
     if (counts.paused) say('queue-paused', 'the queue is paused')
-    if (nodes.length === 0) say('no-consumer', 'no node consumes from the storage')
-    else if (state === 'pending' && reasons.length === 0) {
+    const name = JSON.stringify(record.kind)
+    if (nodes.length === 0) say('no-consumer', 'no node consumes from the queue')
+    else if (!nodes.some(({ kinds }) => kinds.includes(record.kind))) {
+      if (!reasons.some(({ code }) => code === 'unknown-kind'))
+        say('unknown-kind', `no node has a handler for ${name}`)
+    } else if (state === 'pending' && reasons.length === 0) {
       say(
         'waits-for-slot',
         `${counts.pending} tasks are ready and ${counts.running} are held by ${nodes.length} nodes`,

@@ -46,6 +46,8 @@ interface Future {
   readonly promise: Promise<unknown>
   readonly resolve: (value: unknown) => void
   readonly reject: (error: Error) => void
+  /** Calls that wait; when the last one has given up, nobody asks any more. */
+  waiting: number
   /** Whether the storage knows the task: if it does not later, the task was removed. */
   seen: boolean
   /** Monotonic ms of the last look. */
@@ -92,6 +94,7 @@ export class FutureManager {
     if (this.#closed) return Promise.reject(closedError(id))
     const known = this.#futures.get(id)
     const future = known ?? this.#create(id)
+    future.waiting++
     if (known === undefined) void this.#look(id, future)
     if (options.timeout === undefined && options.signal === undefined) return future.promise
     return this.#bounded(id, future, options)
@@ -99,13 +102,21 @@ export class FutureManager {
 
   /** Promises the result of a task that is about to be submitted with this manager's {@link watcher}. */
   expect(id: string): Promise<unknown> {
-    const known = this.#futures.get(id)
-    return (known ?? this.#create(id)).promise
+    const future = this.#futures.get(id) ?? this.#create(id)
+    future.waiting++
+    return future.promise
   }
 
-  /** The submission of an expected task failed: nobody waits for it any more. */
+  /** An expected task is stored. */
+  stored(id: string): void {
+    const future = this.#futures.get(id)
+    if (future !== undefined) future.seen = true
+  }
+
+  /** The submission of an expected task failed: that call does not wait for it any more. */
   forget(id: string): void {
-    this.#futures.delete(id)
+    const future = this.#futures.get(id)
+    if (future !== undefined) this.#leave(id, future)
   }
 
   /** Looks once whether the task is final: it may have been before it was expected. */
@@ -134,6 +145,19 @@ export class FutureManager {
     await this.#unsubscribe?.()
   }
 
+  #leave(id: string, future: Future): void {
+    future.waiting--
+    if (future.waiting === 0 && this.#futures.get(id) === future) this.#drop(id)
+  }
+
+  /** The timer holds the process, so it ends with the last wait. */
+  #drop(id: string): void {
+    this.#futures.delete(id)
+    if (this.#futures.size > 0) return
+    this.#timer?.cancel()
+    this.#timer = undefined
+  }
+
   #create(id: string): Future {
     let resolve!: (value: unknown) => void
     let reject!: (error: Error) => void
@@ -143,7 +167,8 @@ export class FutureManager {
     })
     // Whoever waits handles the rejection; a caller that has gone away must not end the process.
     promise.catch(() => {})
-    const future: Future = { promise, resolve, reject, seen: false, looked: this.#context.clock.monotonic() }
+    const looked = this.#context.clock.monotonic()
+    const future: Future = { promise, resolve, reject, waiting: 0, seen: false, looked }
     this.#futures.set(id, future)
     this.#subscribing ??= this.#subscribe()
     this.#arm()
@@ -179,7 +204,7 @@ export class FutureManager {
     } catch (error) {
       // A first look that fails is the caller's to know; a later one is repeated by the poll.
       if (!future.seen && this.#futures.get(id) === future) {
-        this.#futures.delete(id)
+        this.#drop(id)
         future.reject(error as Error)
       }
       return
@@ -188,17 +213,13 @@ export class FutureManager {
     if (outcome === 'open') future.seen = true
     else if (typeof outcome === 'object') this.#finish(id, future, outcome)
     else {
-      this.#futures.delete(id)
+      this.#drop(id)
       future.reject(missingError(id, outcome, future.seen))
     }
   }
 
   #finish(id: string, future: Future, record: FinalRecord): void {
-    this.#futures.delete(id)
-    if (this.#futures.size === 0) {
-      this.#timer?.cancel()
-      this.#timer = undefined
-    }
+    this.#drop(id)
     try {
       if (record.state === 'success') future.resolve(resultOf(record, this.#context.codec))
       else future.reject(endError(record))
@@ -232,6 +253,7 @@ export class FutureManager {
       const end = (): void => {
         timer?.cancel()
         signal?.removeEventListener('abort', abort)
+        this.#leave(id, future)
       }
       if (signal?.aborted) {
         abort()
@@ -272,7 +294,8 @@ export class FutureManager {
   }
 }
 
-function resultOf(record: FinalRecord, codec: Codec): unknown {
+/** The result of a task that succeeded. */
+export function resultOf(record: Pick<FinalRecord, 'result' | 'resultCodec'>, codec: Codec): unknown {
   const { result, resultCodec } = record
   if (result === undefined) return undefined
   if (resultCodec !== undefined && resultCodec !== codec.id) {

@@ -59,17 +59,15 @@ export class Kinds {
       throw optionError('executor', 'a function', executor)
     const given: unknown = tasks
     if (!Array.isArray(given)) throw optionError('tasks', 'an array of what defineTask returns', given)
-    this.#kinds.set(EXECUTOR, {
-      handler: executor,
-      retry,
-      timeout,
-      priority: Priority.normal,
-      tags: undefined,
-    })
     for (const task of given as readonly unknown[]) {
       if (!isDefinition(task)) throw optionError('tasks', 'what defineTask returns', task)
       if (this.#kinds.has(task.name)) throw optionError('tasks', 'each name once', task.name)
       this.#kinds.set(task.name, resolveKind(task, retry, timeout))
+    }
+    // A pool that knows nothing else may submit for the executors of others.
+    if (executor !== undefined || this.#kinds.size === 0) {
+      const priority = Priority.normal
+      this.#kinds.set(EXECUTOR, { handler: executor, retry, timeout, priority, tags: undefined })
     }
   }
 
@@ -82,6 +80,8 @@ export class Kinds {
   get(name: string): Kind {
     const kind = this.#kinds.get(name)
     if (kind !== undefined) return kind
+    if (name === EXECUTOR)
+      throw optionError('submit', 'a task definition first, for this pool has no executor', 'data')
     throw optionError(
       'task',
       `one of this pool's tasks (${[...this.#kinds.keys()].filter(Boolean).join(', ')})`,

@@ -13,6 +13,7 @@ import {
   PayloadError,
   QueueFullError,
   RetryLaterError,
+  StorageUnavailableError,
   ValidationError,
 } from './errors.js'
 import type { EventBus } from './event-bus.js'
@@ -116,8 +117,12 @@ export class LifecycleManager {
   async submit(task: NewTask, data: unknown): Promise<boolean> {
     const wait = this.#context.options.overflow === 'wait'
     // Whoever waits for room was there first.
-    const outcome =
-      wait && this.#roomWaiters.length > 0 ? await this.#whenRoom(task) : await this.#submits.add(task)
+    let outcome: EnqueueOutcome
+    try {
+      outcome = await (wait && this.#roomWaiters.length > 0 ? this.#whenRoom(task) : this.#submits.add(task))
+    } catch (error) {
+      throw withTaskId(error, task.id)
+    }
     if (outcome === 'accepted') return this.#created(task, data)
     if (typeof outcome === 'object') {
       if (outcome.code === 'QUEUE_FULL' && wait) return this.#tell(task, data, await this.#whenRoom(task))
@@ -160,7 +165,7 @@ export class LifecycleManager {
   #tell(task: NewTask, data: unknown, outcome: EnqueueOutcome): boolean {
     if (typeof outcome === 'object') throw refusalError(outcome.code, outcome.message, task.id)
     // `repeated`: the first reply was lost, so nobody has been told yet.
-    return outcome === 'duplicate' ? false : this.#created(task, data)
+    return outcome === 'duplicate' || outcome === 'replaced' ? false : this.#created(task, data)
   }
 
   #created(task: NewTask, data: unknown): true {
@@ -359,6 +364,13 @@ export class LifecycleManager {
     this.#context.stats.ran(duration, now)
     return duration
   }
+}
+
+/** The items of a batch share their error; each caller needs the id, to repeat a submit that may have been stored. */
+function withTaskId(error: unknown, taskId: string): unknown {
+  if (!(error instanceof StorageUnavailableError)) return error
+  const { code, message, retryable, uncertain } = error
+  return new StorageUnavailableError(code, message, { retryable, uncertain, taskId, cause: error })
 }
 
 function refusalError(code: NeoTaskError['code'], message: string, taskId: string): NeoTaskError {

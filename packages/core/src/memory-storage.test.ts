@@ -30,7 +30,7 @@ const newTask = (id: string, more: Partial<NewTask> = {}): NewTask => ({
 
 const sessionOptions = (more: Partial<SessionOptions> = {}): SessionOptions => ({
   ttl: 25_000,
-  node: { id: 'node', host: 'host', pid: 1, concurrency: 1 },
+  node: { id: 'node', host: 'host', pid: 1, concurrency: 1, queue: 'default', kinds: [''] },
   serves: { ...REF, kinds: [''] },
   retention: { success: RULE, failed: RULE },
   maxReclaims: 3,

@@ -66,7 +66,7 @@ export class Prefetch {
     if (ms < SLOW_MS) this.#stalled = false
   }
 
-  /** Tasks waited in the buffer for as long as a slow task runs: nothing is claimed ahead until slots turn over again. */
+  /** Tasks waited in the buffer for as long as a slow task runs: `auto` claims nothing ahead until slots turn over again. */
   stall(): void {
     this.#stalled = true
   }
@@ -76,9 +76,9 @@ export class Prefetch {
 
   /** How many tasks should be held beyond those that run. */
   get target(): number {
+    if (this.#policy.size !== 'auto') return this.#policy.size
     const mean = this.#meanRun
     if (this.#stalled || (mean !== undefined && mean >= SLOW_MS)) return 0
-    if (this.#policy.size !== 'auto') return this.#policy.size
     if (mean === undefined) return SMALLEST
     const work = Math.round((AHEAD_MS * this.#concurrency) / Math.max(mean, 0.001))
     return Math.min(LARGEST, Math.max(SMALLEST, work))

@@ -99,10 +99,17 @@ export class QueueScheduler {
     if (this.#urgent === undefined || priority < this.#urgent) this.#urgent = priority
   }
 
-  /** What the storage says is the most urgent of the rest. */
-  observed(head: number | undefined): void {
+  /** What the storage says is the most urgent of the rest, and whether the queue is paused. */
+  observed(head: number | undefined, paused: boolean): void {
     this.#urgent = undefined
-    if (head !== undefined) this.urgent(head)
+    if (paused) this.giveBack()
+    else if (head !== undefined) this.urgent(head)
+    this.pump()
+  }
+
+  /** Handlers may be called again. */
+  unfenced(): void {
+    this.#urgent = undefined
     this.pump()
   }
 

@@ -328,6 +328,9 @@ export interface NodeInfo {
   readonly host: string
   readonly pid: number
   readonly concurrency: number
+  /** What it claims. */
+  readonly queue: string
+  readonly kinds: readonly string[]
 }
 
 /** What a session claims. */

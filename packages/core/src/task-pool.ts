@@ -12,7 +12,7 @@ import { parseDuration, type Duration } from './duration.js'
 import { NeoTaskError, optionError } from './errors.js'
 import { EventBus, type EventsOptions, type StreamedEvent } from './event-bus.js'
 import { explainTask, type Explanation } from './explain.js'
-import { FutureManager, endError } from './future-manager.js'
+import { endError, FutureManager, resultOf } from './future-manager.js'
 import { EXECUTOR, Kinds } from './kinds.js'
 import { LifecycleManager } from './lifecycle-manager.js'
 import { PoolLocks } from './locks.js'
@@ -111,6 +111,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   readonly #locks: PoolLocks
   readonly #services: Services<TaskPool<Data, Result>> = new Services(this)
   #state: State = 'new'
+  #pausedHere = false
   #parts: Parts | undefined
   #opening: Promise<Parts> | undefined
   #consumer: Consumer | undefined
@@ -159,7 +160,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     const { kind, data, options } = readSubmit(first, second, third)
     const { lifecycle } = this.#parts ?? (await this.#open())
     this.#refuseClosed()
-    const resolved = resolveSubmit(options, this.#options.retry)
+    const resolved = resolveSubmit(options, this.#kinds.get(kind?.name ?? EXECUTOR).retry)
     const stored = await this.#parse(kind, data)
     const task = lifecycle.create(kind?.name ?? EXECUTOR, stored, resolved)
     const isNew = lifecycle.submit(task, stored)
@@ -211,7 +212,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     if (this.#parts === undefined)
       throw new NeoTaskError('ILLEGAL_STATE', 'submitSync: await pool.start() first')
     const { lifecycle } = this.#parts
-    const resolved = resolveSubmit(options, this.#options.retry)
+    const resolved = resolveSubmit(options, this.#kinds.get(kind?.name ?? EXECUTOR).retry)
     const stored = kind === undefined ? data : kind.parse(data as never)
     if (stored instanceof Promise) {
       throw optionError('submitSync', 'a task whose schema validates synchronously', kind?.name)
@@ -228,7 +229,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     const { kind, data, options } = readSubmit(first, second, third)
     const { lifecycle, futures } = this.#parts ?? (await this.#open())
     this.#refuseClosed()
-    const resolved = resolveSubmit(options, this.#options.retry)
+    const resolved = resolveSubmit(options, this.#kinds.get(kind?.name ?? EXECUTOR).retry)
     const stored = await this.#parse(kind, data)
     const task = lifecycle.create(kind?.name ?? EXECUTOR, stored, resolved, futures.watcher)
     // Waited for before it exists, so that no end can be missed.
@@ -236,7 +237,10 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     const submitted = lifecycle.submit(task, stored)
     this.#consume()
     try {
-      if (!(await submitted) || resolved.after !== undefined) futures.check(task.id)
+      const isNew = await submitted
+      futures.stored(task.id)
+      // It may have ended before anybody waited: another task with this id, or one whose parent had failed.
+      if (!isNew || resolved.after !== undefined) futures.check(task.id)
     } catch (error) {
       futures.forget(task.id)
       throw error
@@ -282,7 +286,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     const record = await this.#record(id)
     if (!isFinal(record.state)) throw stateError('getResult', id, record.state)
     if (record.state !== 'success') throw endError(record as FinalRecord)
-    return taskInfo(record, this.#options.codec).result as R
+    return resultOf(record, this.#options.codec) as R
   }
 
   // ----------------------------------------------------------------------------------------------------- ask
@@ -330,9 +334,9 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     return explainTask(record, { counts, nodes, now: this.#clock.now() })
   }
 
-  /** The nodes that consume from this storage now. */
+  /** The nodes that consume from this queue now, in any process. */
   async getNodes(): Promise<NodeStatus[]> {
-    return await this.#call('getNodes', (storage) => listNodes(storage, this.#ref.tenant))
+    return await this.#call('getNodes', (storage) => listNodes(storage, this.#ref))
   }
 
   /** Asks the storage, and looks at the session. Never rejects. */
@@ -366,10 +370,11 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     if (reason !== undefined && typeof reason !== 'string')
       throw optionError('cancel(id, reason)', 'a text', reason)
     const options = reason === undefined ? {} : { message: reason.slice(0, 1000) }
+    // The attempt that runs here, if one does, is told at once; its notice would say the same a little later.
     await this.#change('cancel', id, (storage) => storage.queue.cancel(this.#ref, [id], options))
     this.#stats.cancelled++
+    this.#consumer?.cancelled(id)
     this.#parts?.futures.check(id)
-    this.#consumer?.force()
     if (this.#events.hears('task.cancelled')) this.#events.emit('task.cancelled', { id, reason })
   }
 
@@ -537,7 +542,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
 
   async #start(): Promise<void> {
     const { storage, lifecycle } = this.#parts ?? (await this.#open())
-    if (this.#options.concurrency > 0) {
+    // A start that failed because of a service is tried again, and this pool consumes already.
+    if (this.#options.concurrency > 0 && this.#consumer === undefined) {
       const consumer = new Consumer({
         storage,
         ref: this.#ref,
@@ -548,6 +554,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
         stats: this.#stats,
         troubled: (error, what) => this.#trouble(error, what),
       })
+      if (this.#pausedHere) consumer.pauseHere(true)
       await consumer.start()
       this.#consumer = consumer
     }
@@ -649,8 +656,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
       this.#consumer?.force()
       return
     }
-    if (this.#options.concurrency === 0) return
-    await this.start()
+    this.#refuseClosed()
+    this.#pausedHere = paused
     this.#consumer?.pauseHere(paused)
   }
 

@@ -238,7 +238,7 @@ test('a settlement that SQLite does not take fails its task, and no other', asyn
   const rule = { age: 1e9, count: 1e6 }
   await storage.session.open('s', {
     ttl: 10_000,
-    node: { id: 'n', host: 'h', pid: 1, concurrency: 1 },
+    node: { id: 'n', host: 'h', pid: 1, concurrency: 1, queue: 'default', kinds: [''] },
     serves: { ...ref, kinds: [''] },
     retention: { success: rule, failed: rule },
     maxReclaims: 3,

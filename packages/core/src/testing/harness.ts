@@ -182,7 +182,7 @@ export class Bench {
     const session = `session-${Math.random().toString(36).slice(2, 12)}`
     await this.storage.session.open(session, {
       ttl: 100 * DAY,
-      node: { id: 'node-1', host: 'localhost', pid: 1, concurrency: 10 },
+      node: { id: 'node-1', host: 'localhost', pid: 1, concurrency: 10, queue: 'default', kinds: [''] },
       retention: KEEP,
       maxReclaims: 3,
       serves: { ...this.ref, kinds },

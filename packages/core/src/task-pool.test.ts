@@ -1,0 +1,156 @@
+/** What a pool does beside its storage: definitions, defaults, waits, pauses and explanations. */
+import { afterEach, describe, expect, it } from 'vitest'
+import { defineTask } from './define-task.js'
+import { memoryStorage } from './memory-storage.js'
+import { TaskPool, type TaskPoolOptions } from './task-pool.js'
+import { ManualClock } from './testing/manual-clock.js'
+
+const pools: TaskPool<never>[] = []
+afterEach(async () => {
+  await Promise.all(pools.splice(0).map((pool) => pool.close({ timeout: 0 })))
+})
+
+function poolOf<Data, Result>(options: TaskPoolOptions<Data, Result>): TaskPool<Data, Result> {
+  const pool = new TaskPool(options)
+  pools.push(pool as unknown as TaskPool<never>)
+  return pool
+}
+
+describe('waitForResult', () => {
+  it('holds the process while somebody waits, and no longer', async () => {
+    const clock = new ManualClock()
+    const pool = poolOf<number, void>({ concurrency: 0, clock, storage: memoryStorage() })
+    const id = await pool.submit(1, { delay: '1h' })
+    await clock.settle()
+    expect(clock.holding).toBe(0)
+    const controller = new AbortController()
+    const timed = pool.waitForResult(id, { timeout: '2s' })
+    const aborted = pool.waitForResult(id, { signal: controller.signal })
+    timed.catch(() => {})
+    await clock.settle()
+    expect(clock.holding).toBeGreaterThan(0)
+    controller.abort(new Error('enough'))
+    await expect(aborted).rejects.toThrow('enough')
+    await clock.advanceAsync(2500)
+    await expect(timed).rejects.toMatchObject({ code: 'WAIT_TIMEOUT', taskId: id })
+    await clock.settle()
+    expect(clock.holding).toBe(0)
+  })
+})
+
+describe('definitions', () => {
+  it('give the retry of a task what it leaves out', async () => {
+    const flaky = defineTask({
+      name: 'flaky',
+      retry: { delay: 7, backoff: 'fixed', jitter: 'none' },
+      handler: () => {
+        throw new Error('no')
+      },
+    })
+    const pool = poolOf({ tasks: [flaky] })
+    const delays: number[] = []
+    pool.on('task.retry', ({ delay }) => delays.push(delay))
+    await expect(pool.run(flaky, undefined as never, { retry: { limit: 2 } })).rejects.toThrow('no')
+    expect(delays).toEqual([7, 7])
+  })
+})
+
+describe('pause', () => {
+  it('of this process does not begin to consume, and holds when it does', async () => {
+    let calls = 0
+    const pool = poolOf({ autoStart: false, executor: () => ++calls })
+    await pool.pause({ local: true })
+    expect(await pool.getNodes()).toEqual([])
+    await pool.start()
+    const id = await pool.submit(undefined as never)
+    await pool.health()
+    expect(calls).toBe(0)
+    await pool.resume({ local: true })
+    expect(await pool.waitForResult(id)).toBe(1)
+  })
+})
+
+describe('explain', () => {
+  it('says why a task does not run', async () => {
+    const storage = memoryStorage()
+    const known = defineTask({ name: 'known', handler: () => new Promise(() => {}) })
+    const other = defineTask({ name: 'other' })
+    const producer = poolOf({ storage, concurrency: 0, tasks: [known, other] })
+    const why = async (id: string): Promise<string[]> =>
+      (await producer.explain(id)).reasons.map(({ code }) => code)
+    const first = await producer.submit(known, undefined as never)
+    expect(await why(first)).toEqual(['no-consumer'])
+    const worker = poolOf({ storage, concurrency: 1, tasks: [known] })
+    const started = new Promise((resolve) => worker.once('task.started', resolve))
+    await worker.start()
+    await started
+    expect(await why(first)).toEqual(['prefetched'])
+    expect(await why(await producer.submit(other, undefined as never))).toEqual(['unknown-kind'])
+    expect(await why(await producer.submit(known, undefined as never, { delay: '1h' }))).toEqual([
+      'due-later',
+    ])
+    const held = await producer.submit(known, undefined as never, { hold: true })
+    expect(await why(held)).toEqual(['held'])
+    const child = await producer.submit(known, undefined as never, { after: held })
+    expect(await why(child)).toEqual(['waits-for-parents'])
+    await producer.cancel(held)
+    expect(await why(held)).toEqual(['ended'])
+  })
+})
+
+describe('events', () => {
+  it('tell what happens, and can be iterated until the pool closes', async () => {
+    const pool = poolOf({ executor: (n: number) => n * 2 })
+    const types: string[] = []
+    const reading = (async () => {
+      for await (const { type } of pool.events()) types.push(type)
+    })()
+    const completed = new Promise((resolve) => pool.once('task.completed', resolve))
+    await pool.run(4)
+    expect(await completed).toMatchObject({ result: 8, name: '' })
+    await pool.close()
+    await reading
+    expect(types).toEqual(['task.created', 'task.started', 'task.completed'])
+  })
+})
+
+describe('getStats', () => {
+  it('counts what this pool did, with percentiles', async () => {
+    const pool = poolOf({
+      retry: { limit: 1, delay: 1 },
+      executor: (fails: boolean) => {
+        if (fails) throw new Error('no')
+      },
+    })
+    await pool.run(false)
+    await pool.run(false)
+    await expect(pool.run(true)).rejects.toThrow('no')
+    const stats = await pool.getStats()
+    expect(stats).toMatchObject({
+      submitted: 3,
+      completed: 2,
+      failed: 1,
+      retried: 1,
+      cancelled: 0,
+      waiting: 0,
+      running: 0,
+    })
+    expect(stats.successRate).toBeCloseTo(2 / 3)
+    expect(stats.latency.run.count).toBe(4)
+    expect(stats.latency.run.p99).toBeGreaterThanOrEqual(stats.latency.run.p50)
+    expect(stats.throughput).toBeGreaterThan(0)
+  })
+})
+
+describe('locks', () => {
+  it('are held by one, with a number that grows', async () => {
+    const pool = poolOf<number, void>({ concurrency: 0 })
+    const lock = await pool.locks.acquire('report', '1m')
+    expect(await pool.locks.acquire('report', '1m')).toBeUndefined()
+    expect(await lock?.extend('2m')).toBe(true)
+    expect(await lock?.release()).toBe(true)
+    expect(await lock?.release()).toBe(false)
+    const next = await pool.locks.acquire('report', '1m')
+    expect(next?.fence).toBeGreaterThan(lock?.fence ?? Infinity)
+  })
+})
