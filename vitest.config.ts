@@ -12,6 +12,9 @@ const packages = workspacePackages()
 export default defineConfig({
   resolve: { alias: packages.flatMap(sourceAliases) },
   test: {
+    // A busy machine may take long over a process that a test starts; a test that must be fast says so itself.
+    testTimeout: 30_000,
+    hookTimeout: 30_000,
     projects: packages
       .filter(({ dir }) => existsSync(join(dir, 'tsconfig.test.json')))
       .map(({ dir, manifest }) => ({

@@ -2,11 +2,10 @@ import { spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { afterEach, beforeEach, expect, test } from 'vitest'
 
 const root = join(import.meta.dirname, '../..')
 let folder: string
-vi.setConfig({ testTimeout: 60_000 })
 
 beforeEach(() => void (folder = mkdtempSync(join(tmpdir(), 'neotask-count-'))))
 afterEach(() => rmSync(folder, { recursive: true }))
