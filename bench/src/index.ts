@@ -1,1 +1,54 @@
-export {}
+/**
+ * `npm run bench -- <suite> [--rounds n] [--only text]`: measures NeoTask beside its peers on this machine, prints a
+ * table, and writes `bench/results/<suite>.json`.
+ *
+ * The subjects of a row take turns, each round in a process of its own, and what counts is the ratio of their medians
+ * within one run. A subject that does not deliver every task exactly once fails the run.
+ */
+import { parseArgs } from 'node:util'
+import { measureRow } from './measure.js'
+import { printTable, writeResults } from './report.js'
+import { SUITES, type Row } from './suites.js'
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    rounds: { type: 'string', default: '5' },
+    only: { type: 'string' },
+    /** Internal: what the process of one measurement is asked for, as `row/subject`. */
+    measure: { type: 'string' },
+  },
+})
+const suite = SUITES[positionals[0] ?? '']
+
+if (suite === undefined) fail(`name a suite: ${Object.keys(SUITES).join(', ')}`)
+else if (values.measure !== undefined) await measureOne(suite.rows, values.measure)
+else {
+  const rounds = Number(values.rounds)
+  if (!Number.isInteger(rounds) || rounds < 1) fail(`--rounds: expected a whole number from 1, got ${values.rounds}`)
+  else await runSuite(suite.rows, rounds)
+}
+
+async function runSuite(rows: readonly Row[], rounds: number): Promise<void> {
+  const name = positionals[0] as string
+  const results = []
+  for (const row of rows) {
+    if (values.only !== undefined && !row.name.includes(values.only)) continue
+    results.push(...(await measureRow(name, row, rounds)))
+  }
+  printTable(results)
+  console.log(`written to ${await writeResults(name, results)}`)
+}
+
+/** The process of one measurement: prints its figure as the last line. */
+async function measureOne(rows: readonly Row[], what: string): Promise<void> {
+  const slash = what.lastIndexOf('/')
+  const subject = rows.find(({ name }) => name === what.slice(0, slash))?.subjects[what.slice(slash + 1)]
+  if (subject === undefined) fail(`--measure: there is no ${what}`)
+  else console.log(String(await subject()))
+}
+
+function fail(message: string): void {
+  console.error(`bench: ${message}`)
+  process.exitCode = 2
+}

@@ -3,6 +3,7 @@
  *
  * Pure: the pause depends on the policy, the number of the retry and a random number, and on nothing else.
  */
+import { checkKeys, oneOf } from './checks.js'
 import { type Duration, formatDuration, parseDuration } from './duration.js'
 import { optionError } from './errors.js'
 
@@ -70,10 +71,7 @@ export function resolveRetry(
   if (typeof options !== 'object' || options === null || Array.isArray(options)) {
     throw optionError(option, 'an object of retry options, a number of retries, or false', options)
   }
-  for (const key of Object.keys(options)) {
-    if (!KEYS.includes(key))
-      throw optionError(`${option}.${key}`, `no such option (there are ${KEYS.join(', ')})`, key)
-  }
+  checkKeys(options, KEYS, `${option}.`)
   const { limit, delay, backoff, maxDelay, jitter } = options as Record<keyof RetryOptions, unknown>
   const first = delay === undefined ? base.delay : parseDuration(delay, `${option}.delay`)
   let longest = Math.max(base.maxDelay, first)
@@ -90,9 +88,9 @@ export function resolveRetry(
   return {
     limit: limit === undefined ? base.limit : checkLimit(limit, `${option}.limit`),
     delay: first,
-    backoff: backoff === undefined ? base.backoff : oneOf(BACKOFFS, backoff, `${option}.backoff`),
+    backoff: backoff === undefined ? base.backoff : oneOf(backoff, `${option}.backoff`, BACKOFFS),
     maxDelay: longest,
-    jitter: jitter === undefined ? base.jitter : oneOf(JITTERS, jitter, `${option}.jitter`),
+    jitter: jitter === undefined ? base.jitter : oneOf(jitter, `${option}.jitter`, JITTERS),
   }
 }
 
@@ -115,10 +113,4 @@ export function retryDelay(policy: RetryPolicy, attempt: number, random: () => n
 function checkLimit(limit: unknown, option: string): number {
   if (typeof limit === 'number' && Number.isInteger(limit) && limit >= 0 && limit <= MAX_LIMIT) return limit
   throw optionError(option, `an integer from 0 to ${MAX_LIMIT}`, limit)
-}
-
-function oneOf<const T extends string>(values: readonly T[], value: unknown, option: string): T {
-  const found = values.find((each) => each === value)
-  if (found !== undefined) return found
-  throw optionError(option, values.map((each) => `'${each}'`).join(' or '), value)
 }

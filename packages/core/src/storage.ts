@@ -85,7 +85,7 @@ export interface QueueFace {
   /** Makes tasks final at once, wherever they are; who runs one is told. */
   cancel(ref: QueueRef, ids: readonly string[], options?: CancelOptions): Promise<OperationOutcome[]>
   /** Gives failed or cancelled tasks another life: no attempts, no reclaims, a new place in the order. */
-  retry(ref: QueueRef, ids: readonly string[], options?: RetryOptions): Promise<OperationOutcome[]>
+  retry(ref: QueueRef, ids: readonly string[], options?: ReviveOptions): Promise<OperationOutcome[]>
   /** Makes scheduled tasks ready now. */
   promote(ref: QueueRef, ids: readonly string[]): Promise<OperationOutcome[]>
   /** Changes the priority of waiting tasks; each keeps its place within the new one by its age. */
@@ -279,13 +279,14 @@ export interface CancelOptions {
   readonly message?: string | undefined
 }
 
-export interface RetryOptions {
+export interface ReviveOptions {
   /** Replaces the payload. */
   readonly payload?: { readonly payload: Encoded; readonly codec: string } | undefined
 }
 
 /** `done`; `unknown` id; or why not: the state it is in, and for `remove` the dependent that still needs it. */
-export type OperationOutcome = 'done' | 'unknown' | { readonly state: TaskState; readonly neededBy?: string | undefined }
+export type OperationOutcome =
+  'done' | 'unknown' | { readonly state: TaskState; readonly neededBy?: string | undefined }
 
 /** The operations that take ids and answer with one {@link OperationOutcome} for each. */
 export type QueueOperation = Exclude<Operation, 'complete' | 'revoke'>
@@ -397,7 +398,11 @@ export type Settlement =
       readonly cancelGroup?: boolean | undefined
     })
   | (SettlementBase & { readonly outcome: 'retry'; readonly in: number; readonly error: string })
-  | (SettlementBase & { readonly outcome: 'cancelled' | 'skipped'; readonly reason: string; readonly message?: string })
+  | (SettlementBase & {
+      readonly outcome: 'cancelled' | 'skipped'
+      readonly reason: string
+      readonly message?: string
+    })
   /** Back to its old place; costs no attempt. */
   | (SettlementBase & { readonly outcome: 'released' })
   /** Waits without a slot, costs no attempt: for other tasks, for `until` ms, or for whichever comes first. */
@@ -514,7 +519,10 @@ export interface RecordsFace {
    * Takes records that are due, longest due first, and puts their due time `leaseMs` ahead in the same step, so
    * that nobody else takes them meanwhile. The version grows, so that only the claimer's compare-and-set holds.
    */
-  claimDue(tenant: string, query: { prefix?: string; limit: number; leaseMs: number }): Promise<StoredRecord[]>
+  claimDue(
+    tenant: string,
+    query: { prefix?: string; limit: number; leaseMs: number },
+  ): Promise<StoredRecord[]>
 }
 
 export interface StoredRecord {
@@ -557,7 +565,12 @@ export interface LocksFace {
    * Takes the lock for `ttl` ms. The fencing number is `max(last + 1, time in µs)`, so it grows for ever, also
    * when the storage has lost its memory. Who holds it already gets `undefined` like anybody else.
    */
-  acquire(tenant: string, key: string, owner: string, ttl: number): Promise<{ readonly fence: number } | undefined>
+  acquire(
+    tenant: string,
+    key: string,
+    owner: string,
+    ttl: number,
+  ): Promise<{ readonly fence: number } | undefined>
   /** Whether the owner still held it, for `ttl` ms from now. */
   extend(tenant: string, key: string, owner: string, ttl: number): Promise<boolean>
   /** Whether the owner still held it. */

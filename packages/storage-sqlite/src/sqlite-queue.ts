@@ -22,7 +22,7 @@ import {
   type QueueCounts,
   type QueueFace,
   type QueueRef,
-  type RetryOptions,
+  type ReviveOptions,
   type TaskPage,
   type TaskRecord,
   type Unit,
@@ -232,7 +232,7 @@ export class SqliteQueue implements QueueFace {
     })
   }
 
-  retry(ref: QueueRef, ids: readonly string[], options: RetryOptions = {}): Promise<OperationOutcome[]> {
+  retry(ref: QueueRef, ids: readonly string[], options: ReviveOptions = {}): Promise<OperationOutcome[]> {
     return this.#operate('retry', ref, ids, (step, row) => {
       reviveTask(step, row, options)
     })
@@ -398,7 +398,7 @@ function operateOn(
 }
 
 /** Begins another life of a final task. */
-function reviveTask(step: Step, row: Row, options: RetryOptions): void {
+function reviveTask(step: Step, row: Row, options: ReviveOptions): void {
   const { db } = step
   if (stateIndex(row.place) === FINAL_INDEX.failed) db.run('DELETE FROM neotask_failures WHERE n = ?', row.n)
   if (row.flags & FLAG.watched) db.run('DELETE FROM neotask_watchers WHERE n = ?', row.n)

@@ -1,0 +1,146 @@
+/** In memory: the whole life of tasks (record, priority, statistics, a promise of the result) beside plain queues. */
+import { TaskPool } from '@neotask/core'
+import async from 'async'
+import fastq from 'fastq'
+import PQueue from 'p-queue'
+import type { Row } from './suites.js'
+import { Deliveries, pause, payload, percentile, rate, type Payload } from './workload.js'
+
+const COUNT = 300_000
+const WORKERS = 10
+const PRIORITIES = 10
+const WAITING = 200_000
+const OFFERED = 1000
+
+/** Submits all at once and awaits every result. */
+async function wholeLife(submit: (data: Payload) => Promise<number>): Promise<number> {
+  const deliveries = new Deliveries(COUNT)
+  const start = performance.now()
+  const results: Promise<number>[] = []
+  for (let i = 0; i < COUNT; i++) results.push(submit(payload(i)))
+  for (const i of await Promise.all(results)) deliveries.count(i)
+  const ms = performance.now() - start
+  deliveries.check()
+  return rate(COUNT, ms)
+}
+
+const wholeLifeRow: Row = {
+  name: 'whole life, 300 000 at once, 10 workers, result as a promise',
+  unit: 'tasks/s',
+  better: 'more',
+  subjects: {
+    neotask: async () => {
+      const pool = new TaskPool({ executor: async (data: Payload) => data.i, concurrency: WORKERS })
+      await pool.start()
+      const figure = await wholeLife((data) => pool.run(data))
+      await pool.close()
+      return figure
+    },
+    'p-queue with priorities': async () => {
+      const queue = new PQueue({ concurrency: WORKERS })
+      return wholeLife((data) => queue.add(async () => data.i, { priority: data.i % PRIORITIES }))
+    },
+    'p-queue': async () => {
+      const queue = new PQueue({ concurrency: WORKERS })
+      return wholeLife((data) => queue.add(async () => data.i))
+    },
+    fastq: async () => {
+      const queue = fastq.promise(async (data: Payload) => data.i, WORKERS)
+      return wholeLife((data) => queue.push(data))
+    },
+    'async.priorityQueue': async () => {
+      const queue = async.priorityQueue(async (data: Payload) => data.i, WORKERS)
+      // Its promise form takes no priority in its types, so the callback makes the promise.
+      return wholeLife(
+        (data) =>
+          new Promise((resolve, reject) => {
+            queue.push<number>(data, data.i % PRIORITIES, (error, result) => {
+              if (error || result === undefined) reject(error ?? new Error('no result'))
+              else resolve(result)
+            })
+          }),
+      )
+    },
+  },
+}
+
+/** Heap bytes for each of many waiting tasks, less those of the payloads alone. */
+async function bytesWaiting(fill: (data: Payload[]) => Promise<unknown>): Promise<number> {
+  const data = Array.from({ length: WAITING }, (_, i) => ({ i, s: `${i}`.padEnd(100, 'x') }))
+  const before = heap()
+  const kept = await fill(data)
+  const bytes = (heap() - before) / WAITING
+  if (kept === undefined) throw new Error('nothing was kept')
+  return bytes
+}
+
+function heap(): number {
+  globalThis.gc?.()
+  return process.memoryUsage().heapUsed
+}
+
+const bytesRow: Row = {
+  name: 'bytes for a waiting task, with its own copy of the payload (112 characters of JSON)',
+  unit: 'B',
+  better: 'less',
+  subjects: {
+    neotask: () =>
+      bytesWaiting(async (data) => {
+        const pool = new TaskPool<Payload, void>({ concurrency: 0 })
+        await pool.submitBatch(data.map((each) => ({ data: each })))
+        return pool
+      }),
+    'p-queue': () =>
+      bytesWaiting(async (data) => {
+        const queue = new PQueue({ concurrency: WORKERS, autoStart: false })
+        for (const each of data) void queue.add(async () => JSON.stringify(each))
+        return queue
+      }),
+    fastq: () =>
+      bytesWaiting(async (data) => {
+        const queue = fastq.promise(async (each: Payload) => each.i, WORKERS)
+        queue.pause()
+        for (const each of data) void queue.push({ ...each })
+        return queue
+      }),
+  },
+}
+
+/** Offers tasks at a fixed rate for five seconds, whatever comes of them. @returns ms from submit to start, p99 */
+async function startLatency(submit: (at: number, started: (at: number) => void) => unknown): Promise<number> {
+  const latencies: number[] = []
+  const start = performance.now()
+  for (let offered = 0; offered < OFFERED * 5; ) {
+    const due = Math.floor(((performance.now() - start) / 1000) * OFFERED)
+    for (; offered < due; offered++) submit(performance.now(), (at) => latencies.push(performance.now() - at))
+    await pause(1)
+  }
+  await pause(100)
+  if (latencies.length !== OFFERED * 5) throw new Error(`${latencies.length} of ${OFFERED * 5} were delivered`)
+  return percentile(latencies, 0.99)
+}
+
+const latencyRow: Row = {
+  name: 'submit to start, 1 000 offered per second, p99',
+  unit: 'ms',
+  better: 'less',
+  subjects: {
+    neotask: async () => {
+      let started: (at: number) => void = () => {}
+      const pool = new TaskPool({ executor: (at: number) => started(at), concurrency: WORKERS })
+      await pool.start()
+      const figure = await startLatency((at, heard) => {
+        started = heard
+        return pool.submit(at)
+      })
+      await pool.close()
+      return figure
+    },
+    'p-queue': async () => {
+      const queue = new PQueue({ concurrency: WORKERS })
+      return startLatency((at, heard) => queue.add(async () => heard(at)))
+    },
+  },
+}
+
+export const memoryRows: readonly Row[] = [wholeLifeRow, bytesRow, latencyRow]

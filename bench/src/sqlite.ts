@@ -1,0 +1,156 @@
+/** SQLite (WAL, synchronous NORMAL) beside plainjob and beside what better-sqlite3 itself can do. */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { TaskPool } from '@neotask/core'
+import { sqliteStorage } from '@neotask/storage-sqlite'
+import Database from 'better-sqlite3'
+import { better, defineQueue, defineWorker, type Queue } from 'plainjob'
+import type { Row } from './suites.js'
+import { Deliveries, pause, payload, percentile, rate, type Payload } from './workload.js'
+
+const COUNT = 100_000
+const IN_FLIGHT = 100
+
+async function inFile<T>(use: (path: string) => Promise<T>): Promise<T> {
+  const folder = mkdtempSync(join(tmpdir(), 'neotask-bench-'))
+  try {
+    return await use(join(folder, 'tasks.db'))
+  } finally {
+    rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+const silent = { error() {}, warn() {}, info() {}, debug() {} }
+
+function plainQueue(path: string): Queue {
+  return defineQueue({ connection: better(new Database(path)), logger: silent })
+}
+
+/** Keeps `IN_FLIGHT` submits in flight until all are stored. @returns ms */
+async function submitAll(pool: TaskPool<Payload, unknown>): Promise<number> {
+  let next = 0
+  const start = performance.now()
+  const lane = async (): Promise<void> => {
+    while (next < COUNT) await pool.submit(payload(next++))
+  }
+  await Promise.all(Array.from({ length: IN_FLIGHT }, lane))
+  return performance.now() - start
+}
+
+const submitRow: Row = {
+  name: 'submit, 100 in flight, each acknowledged after its commit, 100 000 tasks',
+  unit: 'tasks/s',
+  better: 'more',
+  subjects: {
+    neotask: () =>
+      inFile(async (path) => {
+        const storage = sqliteStorage(path)
+        const pool = new TaskPool<Payload, unknown>({ storage, concurrency: 0 })
+        const ms = await submitAll(pool)
+        const { pending } = await pool.counts()
+        if (pending !== COUNT) throw new Error(`${pending} of ${COUNT} are stored`)
+        await pool.close()
+        await storage.close()
+        return rate(COUNT, ms)
+      }),
+    'plainjob add': () =>
+      inFile(async (path) => {
+        const queue = plainQueue(path)
+        const start = performance.now()
+        for (let i = 0; i < COUNT; i++) queue.add('job', payload(i))
+        const ms = performance.now() - start
+        if (queue.countJobs() !== COUNT) throw new Error('not all are stored')
+        queue.close()
+        return rate(COUNT, ms)
+      }),
+    'bare insert, 100 in a transaction': () =>
+      inFile(async (path) => {
+        const database = new Database(path)
+        database.pragma('journal_mode = WAL')
+        database.pragma('synchronous = NORMAL')
+        database.exec('CREATE TABLE tasks (id INTEGER PRIMARY KEY, payload TEXT)')
+        const insert = database.prepare('INSERT INTO tasks (payload) VALUES (?)')
+        const insertMany = database.transaction((from: number) => {
+          for (let i = from; i < from + IN_FLIGHT; i++) insert.run(JSON.stringify(payload(i)))
+        })
+        const start = performance.now()
+        for (let i = 0; i < COUNT; i += IN_FLIGHT) insertMany(i)
+        const ms = performance.now() - start
+        database.close()
+        return rate(COUNT, ms)
+      }),
+  },
+}
+
+const processRow: Row = {
+  name: 'process 100 000 stored tasks, no-op handler, 10 workers',
+  unit: 'tasks/s',
+  better: 'more',
+  subjects: {
+    neotask: () =>
+      inFile(async (path) => {
+        const storage = sqliteStorage(path)
+        const producer = new TaskPool<Payload, unknown>({ storage, concurrency: 0 })
+        await submitAll(producer)
+        const deliveries = new Deliveries(COUNT)
+        const pool = new TaskPool({ storage, executor: async (data: Payload) => deliveries.count(data.i) })
+        const start = performance.now()
+        await pool.start()
+        await deliveries.complete
+        await pool.drain()
+        const ms = performance.now() - start
+        deliveries.check()
+        await pool.close()
+        await producer.close()
+        await storage.close()
+        return rate(COUNT, ms)
+      }),
+    'plainjob process': () =>
+      inFile(async (path) => {
+        const queue = plainQueue(path)
+        queue.addMany(
+          'job',
+          Array.from({ length: COUNT }, (_, i) => payload(i)),
+        )
+        const deliveries = new Deliveries(COUNT)
+        const worker = defineWorker(
+          'job',
+          async ({ data }) => deliveries.count((JSON.parse(data) as Payload).i),
+          { queue, logger: silent },
+        )
+        const start = performance.now()
+        void worker.start()
+        await deliveries.complete
+        const ms = performance.now() - start
+        deliveries.check()
+        await worker.stop()
+        queue.close()
+        return rate(COUNT, ms)
+      }),
+  },
+}
+
+const latencyRow: Row = {
+  name: 'idle pool, submit to start, one at a time, p99',
+  unit: 'ms',
+  better: 'less',
+  subjects: {
+    neotask: () =>
+      inFile(async (path) => {
+        const latencies: number[] = []
+        const storage = sqliteStorage(path)
+        const pool = new TaskPool({ storage, executor: (at: number) => latencies.push(performance.now() - at) })
+        await pool.start()
+        for (let i = 0; i < 500; i++) {
+          await pool.run(performance.now())
+          await pause(2)
+        }
+        await pool.close()
+        await storage.close()
+        return percentile(latencies, 0.99)
+      }),
+  },
+}
+
+export const sqliteRows: readonly Row[] = [submitRow, processRow, latencyRow]

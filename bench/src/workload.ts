@@ -1,0 +1,57 @@
+/** What all subjects are given, and how their deliveries are checked. */
+
+/** The payload of every benchmark: a number and a text of 100 characters. */
+export interface Payload {
+  i: number
+  s: string
+}
+
+const TEXT = 'x'.repeat(100)
+
+export const payload = (i: number): Payload => ({ i, s: TEXT })
+
+/** Counts what was delivered; {@link Deliveries.check} throws unless each came exactly once. */
+export class Deliveries {
+  readonly #seen: Uint8Array
+  readonly #complete: Promise<void>
+  #left: number
+  #done!: () => void
+
+  constructor(count: number) {
+    this.#seen = new Uint8Array(count)
+    this.#left = count
+    this.#complete = new Promise((resolve) => {
+      this.#done = resolve
+    })
+  }
+
+  count(i: number): void {
+    this.#seen[i] = (this.#seen[i] ?? 0) + 1
+    if (--this.#left === 0) this.#done()
+  }
+
+  /** Resolves with the last one. */
+  get complete(): Promise<void> {
+    return this.#complete
+  }
+
+  check(): void {
+    const wrong = this.#seen.findIndex((times) => times !== 1)
+    if (wrong >= 0) throw new Error(`task ${wrong} was delivered ${this.#seen[wrong]} times`)
+  }
+}
+
+/** Tasks per second. */
+export const rate = (count: number, ms: number): number => (count / ms) * 1000
+
+/** The value below which `share` of them lie. */
+export function percentile(values: readonly number[], share: number): number {
+  const sorted = [...values].sort((a, b) => a - b)
+  return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN
+}
+
+export function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    setTimeout(resolve, ms)
+  })
+}

@@ -1,0 +1,330 @@
+/**
+ * The consuming half of a pool: wires the session, the scheduler and the slots together, and carries what handlers
+ * report to the storage. It decides nothing itself.
+ */
+import { hostname } from 'node:os'
+import type { Timer } from './clock.js'
+import { NeoTaskError } from './errors.js'
+import type { EventBus } from './event-bus.js'
+import type { Execution } from './execution.js'
+import type { Kinds } from './kinds.js'
+import type { LifecycleManager } from './lifecycle-manager.js'
+import type { ResolvedOptions } from './options.js'
+import type { PoolEvents } from './pool-events.js'
+import type { StatsRecorder } from './pool-stats.js'
+import { Prefetch } from './prefetch.js'
+import { QueueScheduler } from './queue-scheduler.js'
+import { Session } from './session.js'
+import type { Encoded, Mark, QueueRef, Report, Storage } from './storage.js'
+import { TimeWheel } from './time-wheel.js'
+import { WorkerPool } from './worker-pool.js'
+
+export interface ConsumerContext {
+  readonly storage: Storage
+  readonly ref: QueueRef
+  readonly options: ResolvedOptions
+  readonly kinds: Kinds
+  readonly lifecycle: LifecycleManager
+  readonly events: EventBus<PoolEvents>
+  readonly stats: StatsRecorder
+  readonly troubled: (error: unknown, during: string) => void
+}
+
+/** Progress and log lines are written at most this often for a task, in ms. */
+const REPORT_EVERY = 100
+/** How long an aborted handler may take to stop before its task is given back all the same, in ms. */
+const GRACE = 1000
+
+/** Attempts that were running, and tasks that were held and go back. */
+interface Stopped {
+  readonly running: number
+  readonly returned: number
+}
+
+interface Checkpoint {
+  readonly execution: Execution
+  readonly state: Encoded
+  readonly resolve: () => void
+  readonly reject: (error: Error) => void
+}
+
+/** A report with the checkpoint that waits for its answer. */
+type PendingReport = Report & { readonly saved?: Checkpoint | undefined }
+
+export class Consumer {
+  readonly #context: ConsumerContext
+  readonly #session: Session
+  readonly #scheduler: QueueScheduler
+  readonly #workers: WorkerPool
+  readonly #wheel: TimeWheel
+  /** Attempts with progress or lines that are not written. */
+  readonly #reporting = new Set<Execution>()
+  #reportTimer: Timer | undefined
+  #reportsDue = false
+  #checkpoints: Checkpoint[] = []
+  #stopped: Stopped | undefined
+  /** Storage trouble is told once, until a call succeeds again. */
+  #inTrouble = false
+
+  constructor(context: ConsumerContext) {
+    this.#context = context
+    const { storage, ref, options, kinds, stats, events, lifecycle } = context
+    const { clock, concurrency, codec, maxPayload } = options
+    this.#wheel = new TimeWheel(clock, (error) => context.troubled(error, 'a timer'))
+    const prefetch = new Prefetch(options.prefetch, concurrency)
+
+    this.#workers = new WorkerPool(concurrency, {
+      ref,
+      codec,
+      maxPayload,
+      clock,
+      wheel: this.#wheel,
+      kinds,
+      now: () => clock.now(),
+      alive: () => {},
+      report: (execution) => this.#report(execution),
+      checkpoint: (execution, state) => this.#checkpoint(execution, state),
+      started: (execution) => {
+        stats.waited(execution.claimed.waited)
+        if (!events.hears('task.started')) return
+        const { id, name, attempt } = execution
+        events.emit('task.started', { id, name, node: options.node, attempt })
+      },
+      succeeded: (execution, value) => {
+        prefetch.ran(clock.monotonic() - execution.startedAt)
+        this.#scheduler.ended(execution.id)
+        lifecycle.succeeded(execution, value, this.#session)
+      },
+      failed: (execution, error) => {
+        prefetch.ran(clock.monotonic() - execution.startedAt)
+        this.#scheduler.ended(execution.id)
+        lifecycle.failed(execution, error, this.#session)
+      },
+      freed: () => this.#scheduler.freed(),
+    })
+
+    this.#scheduler = new QueueScheduler(prefetch, {
+      clock,
+      concurrency,
+      active: () => this.#workers.active,
+      fenced: () => this.#session.fenced,
+      run: (task, marked) => this.#workers.run(task, this.#session.id, marked),
+      release: (task) => lifecycle.release(task, this.#session),
+      poke: () => this.#session.poke(),
+    })
+
+    this.#session = new Session(
+      storage,
+      {
+        ttl: options.sessionTtl,
+        node: { id: options.node, host: hostname(), pid: process.pid, concurrency },
+        serves: { ...ref, kinds: kinds.served },
+        retention: options.retention,
+        maxReclaims: options.maxReclaims,
+      },
+      {
+        demand: () => this.#scheduler.demand(),
+        claimed: (entries) => {
+          this.#inTrouble = false
+          if (entries.length > 0) lifecycle.roomMade()
+          this.#scheduler.add(entries)
+        },
+        observed: (head, paused) => this.#scheduler.observed(paused ? undefined : head),
+        urgent: (priority) => this.#scheduler.urgent(priority),
+        taken: (entries) => {
+          this.#scheduler.taken(entries)
+          for (const { id, token, reason } of entries) {
+            if (this.#workers.take(id, token, reason)) this.#scheduler.ended(id)
+          }
+        },
+        marks: (session) => this.#marks(session),
+        marked: (marks) => {
+          for (const { id, token } of marks) {
+            const execution = this.#workers.find(id)
+            if (execution !== undefined && execution.token === token) execution.marked = true
+          }
+          this.#scheduler.marked(marks)
+        },
+        reports: () => this.#dueReports(),
+        reported: (reports, stale) => this.#reported(reports, stale),
+        settled: (settlement, accepted) => {
+          this.#inTrouble = false
+          lifecycle.settled(settlement, accepted)
+        },
+        fenced: () => this.#workers.abortAll('lease-lost'),
+        unfenced: () => this.#scheduler.observed(undefined),
+        lost: () => {
+          this.#scheduler.clear()
+          this.#workers.abortAll('lease-lost')
+          this.#loseCheckpoints()
+        },
+        holding: (session) => {
+          const ids = this.#scheduler.holding()
+          for (const execution of this.#workers.executions)
+            if (execution.session === session) ids.push(execution.id)
+          return ids
+        },
+        tick: () => this.#scheduler.tick(),
+        troubled: (error) => {
+          this.#scheduler.troubled()
+          if (this.#inTrouble) return
+          this.#inTrouble = true
+          context.troubled(error, 'a call to the storage')
+        },
+      },
+      { clock, logger: options.logger, callTimeout: options.callTimeout },
+    )
+  }
+
+  get running(): number {
+    return this.#workers.active
+  }
+
+  get prefetched(): number {
+    return this.#scheduler.buffered
+  }
+
+  get fenced(): boolean {
+    return this.#session.fenced
+  }
+
+  get silence(): number {
+    return this.#session.silence
+  }
+
+  async start(): Promise<void> {
+    await this.#session.start()
+  }
+
+  /** Asks the storage now: something changed by this process's own doing. */
+  force(): void {
+    this.#session.force()
+  }
+
+  pauseHere(paused: boolean): void {
+    this.#scheduler.pauseHere(paused)
+  }
+
+  /** Claims and starts nothing more, and gives back what has not started. Safe to call twice. */
+  stop(): void {
+    if (this.#stopped !== undefined) return
+    this.#stopped = { running: this.#workers.active, returned: this.#scheduler.buffered }
+    this.#scheduler.stop()
+  }
+
+  /** Stops, lets what runs end, and gives back what does not; every end is answered when it resolves. */
+  async finish(timeout: number): Promise<Stopped> {
+    const { lifecycle, options } = this.#context
+    const { clock, callTimeout } = options
+    this.stop()
+    const { running, returned } = this.#stopped as Stopped
+    if (!(await this.#idleWithin(timeout))) {
+      this.#workers.abortAll('shutdown')
+      await this.#idleWithin(GRACE)
+    }
+    const left = this.#workers.abandonAll()
+    for (const execution of left) lifecycle.release(execution.claimed, this.#session)
+    let cancelTimer: Timer | undefined
+    const late = new Promise<void>(
+      (resolve) => (cancelTimer = clock.after(callTimeout, resolve, { hold: true })),
+    )
+    await Promise.race([this.#session.flush(), late])
+    cancelTimer?.cancel()
+    this.#loseCheckpoints()
+    return { running: running - left.length, returned: returned + left.length }
+  }
+
+  /** Ends the session; whatever it still holds goes back. */
+  async end(): Promise<void> {
+    this.#reportTimer?.cancel()
+    this.#wheel.close()
+    await this.#session.end()
+  }
+
+  /** @returns whether nothing runs any more */
+  async #idleWithin(ms: number): Promise<boolean> {
+    if (this.#workers.active === 0) return true
+    let timer: Timer | undefined
+    const late = new Promise<false>((resolve) => {
+      timer = this.#context.options.clock.after(ms, () => resolve(false), { hold: true })
+    })
+    const idle = this.#workers.idle().then(() => true as const)
+    const outcome = await Promise.race([idle, late])
+    timer?.cancel()
+    return outcome
+  }
+
+  /** Attempts that still run and are not marked, so that short ones never pay. */
+  #marks(session: string): Mark[] {
+    const marks = this.#scheduler.marks()
+    for (const execution of this.#workers.executions) {
+      if (!execution.marked && execution.session === session)
+        marks.push({ id: execution.id, token: execution.token })
+    }
+    return marks
+  }
+
+  // ------------------------------------------------------------------------------------------------- reports
+
+  #report(execution: Execution): void {
+    if (execution.ended) return
+    this.#reporting.add(execution)
+    const { events, options } = this.#context
+    if (execution.progressed !== undefined && events.hears('task.progress')) {
+      const progress = options.codec.decode(execution.progressed)
+      events.emit('task.progress', { id: execution.id, name: execution.name, progress })
+    }
+    this.#reportTimer ??= options.clock.after(REPORT_EVERY, () => {
+      this.#reportTimer = undefined
+      this.#reportsDue = true
+      this.#session.poke()
+    })
+  }
+
+  #checkpoint(execution: Execution, state: Encoded): Promise<void> {
+    if (execution.ended) return Promise.reject(lostError(execution))
+    return new Promise((resolve, reject) => {
+      this.#checkpoints.push({ execution, state, resolve, reject })
+      this.#session.poke()
+    })
+  }
+
+  #dueReports(): Report[] {
+    if (!this.#reportsDue && this.#checkpoints.length === 0) return NO_REPORTS
+    const session = this.#session.id
+    const reports: PendingReport[] = []
+    for (const saved of this.#checkpoints.splice(0)) {
+      const { id, token } = saved.execution
+      if (saved.execution.session === session) reports.push({ id, token, checkpoint: saved.state, saved })
+      else saved.reject(lostError(saved.execution))
+    }
+    if (!this.#reportsDue) return reports
+    this.#reportsDue = false
+    for (const execution of this.#reporting) {
+      const { id, token, progressed: progress, lines: logs } = execution
+      execution.progressed = undefined
+      execution.lines = undefined
+      if (execution.session === session) reports.push({ id, token, progress, logs })
+    }
+    this.#reporting.clear()
+    return reports
+  }
+
+  #reported(reports: readonly PendingReport[], stale: ReadonlySet<number>): void {
+    reports.forEach(({ saved }, index) => {
+      if (saved === undefined) return
+      if (stale.has(index)) saved.reject(lostError(saved.execution))
+      else saved.resolve()
+    })
+  }
+
+  #loseCheckpoints(): void {
+    for (const saved of this.#checkpoints.splice(0)) saved.reject(lostError(saved.execution))
+  }
+}
+
+const NO_REPORTS: Report[] = []
+
+function lostError({ id }: Execution): NeoTaskError {
+  return new NeoTaskError('LEASE_LOST', `this attempt does not hold task ${id} any more`, { taskId: id })
+}

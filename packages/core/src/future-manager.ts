@@ -1,0 +1,321 @@
+/**
+ * Everybody who waits for a result: callers of `waitForResult`, by task.
+ *
+ * Whoever ends a task in this process settles its waiters at once. For what ends elsewhere the storage sends the id
+ * to this manager's channel, and because messages may be lost, open waits are read again about once a second. The
+ * storage registers and looks in one step, so a task that was faster than the wait is seen too.
+ */
+import { randomBytes } from 'node:crypto'
+import { Batcher } from './batcher.js'
+import type { Clock, Timer } from './clock.js'
+import {
+  NeoTaskError,
+  TaskCancelledError,
+  TaskFailedError,
+  WaitTimeoutError,
+  type ErrorCode,
+} from './errors.js'
+import { StoredError, type Failure } from './failure.js'
+import {
+  CHANGED,
+  finalChannel,
+  type FinalRecord,
+  type QueueRef,
+  type Storage,
+  type WatchOutcome,
+} from './storage.js'
+import { isGeneratedId } from './task.js'
+import type { Codec } from './codec.js'
+
+export interface WaitOptions {
+  /** ms to wait at most; the task goes on. */
+  timeout?: number | undefined
+  /** Ends the wait; the task goes on. */
+  signal?: AbortSignal | undefined
+}
+
+interface FutureContext {
+  readonly storage: Storage
+  readonly ref: QueueRef
+  readonly codec: Codec
+  readonly clock: Clock
+  readonly callTimeout: number
+}
+
+interface Future {
+  readonly promise: Promise<unknown>
+  readonly resolve: (value: unknown) => void
+  readonly reject: (error: Error) => void
+  /** Whether the storage knows the task: if it does not later, the task was removed. */
+  seen: boolean
+  /** Monotonic ms of the last look. */
+  looked: number
+}
+
+/** A registration lasts this long, in ms, and is renewed by every look. */
+const REGISTRATION = 60_000
+const POLL = 1000
+/** Waits looked at again in one poll, and ids in one call. */
+const POLLED = 5000
+const BATCH = 500
+
+export class FutureManager {
+  /** The name of this manager's channel. */
+  readonly watcher: string = randomBytes(6).toString('base64url')
+  readonly #context: FutureContext
+  readonly #futures = new Map<string, Future>()
+  readonly #looks: Batcher<string, WatchOutcome>
+  #timer: Timer | undefined
+  #unsubscribe: (() => Promise<void>) | undefined
+  #subscribing: Promise<void> | undefined
+  #closed = false
+
+  constructor(context: FutureContext) {
+    this.#context = context
+    const { storage, ref, clock, callTimeout } = context
+    this.#looks = new Batcher({
+      run: (ids) => storage.queue.watch(ref, ids, { watcher: this.watcher, ttl: REGISTRATION }),
+      maxItems: BATCH,
+      maxWaiting: Infinity,
+      timeout: callTimeout,
+      clock,
+    })
+  }
+
+  /** Tasks that somebody waits for. */
+  get size(): number {
+    return this.#futures.size
+  }
+
+  /** Promises the result of the task; always settles. */
+  wait(id: string, options: WaitOptions = {}): Promise<unknown> {
+    if (this.#closed) return Promise.reject(closedError(id))
+    const known = this.#futures.get(id)
+    const future = known ?? this.#create(id)
+    if (known === undefined) void this.#look(id, future)
+    if (options.timeout === undefined && options.signal === undefined) return future.promise
+    return this.#bounded(id, future, options)
+  }
+
+  /** Promises the result of a task that is about to be submitted with this manager's {@link watcher}. */
+  expect(id: string): Promise<unknown> {
+    const known = this.#futures.get(id)
+    return (known ?? this.#create(id)).promise
+  }
+
+  /** The submission of an expected task failed: nobody waits for it any more. */
+  forget(id: string): void {
+    this.#futures.delete(id)
+  }
+
+  /** Looks once whether the task is final: it may have been before it was expected. */
+  check(id: string): void {
+    const future = this.#futures.get(id)
+    if (future !== undefined) void this.#look(id, future)
+  }
+
+  /** A task ended in this process. Costs nothing when nobody waits for it. */
+  settle(id: string, record: () => FinalRecord): void {
+    const future = this.#futures.get(id)
+    if (future !== undefined) this.#finish(id, future, record())
+  }
+
+  has(id: string): boolean {
+    return this.#futures.has(id)
+  }
+
+  /** Rejects every open wait with `POOL_CLOSED`. */
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#timer?.cancel()
+    for (const [id, future] of this.#futures) future.reject(closedError(id))
+    this.#futures.clear()
+    await this.#subscribing
+    await this.#unsubscribe?.()
+  }
+
+  #create(id: string): Future {
+    let resolve!: (value: unknown) => void
+    let reject!: (error: Error) => void
+    const promise = new Promise<unknown>((yes, no) => {
+      resolve = yes
+      reject = no
+    })
+    // Whoever waits handles the rejection; a caller that has gone away must not end the process.
+    promise.catch(() => {})
+    const future: Future = { promise, resolve, reject, seen: false, looked: this.#context.clock.monotonic() }
+    this.#futures.set(id, future)
+    this.#subscribing ??= this.#subscribe()
+    this.#arm()
+    return future
+  }
+
+  async #subscribe(): Promise<void> {
+    const { notices } = this.#context.storage
+    try {
+      this.#unsubscribe = await notices.subscribe(finalChannel(this.watcher), (message) =>
+        this.#heard(message),
+      )
+    } catch {
+      // Polling finds what messages would have said; the next wait tries again.
+      this.#subscribing = undefined
+    }
+  }
+
+  /** What ended in this process settles within this turn, so only what is still open after it needs a look. */
+  #heard(message: string): void {
+    setImmediate(() => {
+      if (this.#futures.size === 0) return
+      const ids = message === CHANGED ? [...this.#futures.keys()].slice(0, POLLED) : message.split(' ')
+      for (const id of ids) this.check(id)
+    })
+  }
+
+  async #look(id: string, future: Future): Promise<void> {
+    future.looked = this.#context.clock.monotonic()
+    let outcome: WatchOutcome
+    try {
+      outcome = await this.#looks.add(id)
+    } catch (error) {
+      // A first look that fails is the caller's to know; a later one is repeated by the poll.
+      if (!future.seen && this.#futures.get(id) === future) {
+        this.#futures.delete(id)
+        future.reject(error as Error)
+      }
+      return
+    }
+    if (this.#futures.get(id) !== future) return
+    if (outcome === 'open') future.seen = true
+    else if (typeof outcome === 'object') this.#finish(id, future, outcome)
+    else {
+      this.#futures.delete(id)
+      future.reject(missingError(id, outcome, future.seen))
+    }
+  }
+
+  #finish(id: string, future: Future, record: FinalRecord): void {
+    this.#futures.delete(id)
+    if (this.#futures.size === 0) {
+      this.#timer?.cancel()
+      this.#timer = undefined
+    }
+    try {
+      if (record.state === 'success') future.resolve(resultOf(record, this.#context.codec))
+      else future.reject(endError(record))
+    } catch (error) {
+      future.reject(error as Error)
+    }
+  }
+
+  #bounded(id: string, future: Future, { timeout, signal }: WaitOptions): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const timer =
+        timeout === undefined
+          ? undefined
+          : this.#context.clock.after(
+              timeout,
+              () => {
+                end()
+                reject(
+                  new WaitTimeoutError('WAIT_TIMEOUT', `task ${id} did not end within ${timeout} ms`, {
+                    taskId: id,
+                  }),
+                )
+              },
+              { hold: true },
+            )
+      const abort = (): void => {
+        end()
+        // Whatever the caller aborted with is what the caller gets.
+        reject(signal?.reason as Error)
+      }
+      const end = (): void => {
+        timer?.cancel()
+        signal?.removeEventListener('abort', abort)
+      }
+      if (signal?.aborted) {
+        abort()
+        return
+      }
+      signal?.addEventListener('abort', abort, { once: true })
+      future.promise.then(
+        (value) => {
+          end()
+          resolve(value)
+        },
+        (error: unknown) => {
+          end()
+          reject(error)
+        },
+      )
+    })
+  }
+
+  /** One timer for all waits; it holds the process, because somebody waits. */
+  #arm(): void {
+    this.#timer ??= this.#context.clock.after(
+      POLL,
+      () => {
+        this.#timer = undefined
+        if (this.#futures.size === 0) return
+        this.#arm()
+        const before = this.#context.clock.monotonic() - POLL * 0.9
+        let looks = 0
+        for (const [id, future] of this.#futures) {
+          if (future.looked > before) continue
+          if (++looks > POLLED) break
+          void this.#look(id, future)
+        }
+      },
+      { hold: true },
+    )
+  }
+}
+
+function resultOf(record: FinalRecord, codec: Codec): unknown {
+  const { result, resultCodec } = record
+  if (result === undefined) return undefined
+  if (resultCodec !== undefined && resultCodec !== codec.id) {
+    throw new NeoTaskError(
+      'PAYLOAD_INVALID',
+      `the result was made by codec ${resultCodec}, this pool has ${codec.id}`,
+    )
+  }
+  return codec.decode(result)
+}
+
+/** The error of a task that ended otherwise than in success. */
+export function endError(record: FinalRecord): NeoTaskError {
+  const { id, state, reason, message, error } = record
+  const cause = error === undefined ? undefined : new StoredError(JSON.parse(error) as Failure)
+  const options = cause === undefined ? { taskId: id } : { taskId: id, cause }
+  const why = message ?? cause?.message
+  const tail = why === undefined || why === '' ? '' : `: ${why}`
+  if (state === 'failed') {
+    const code = reason === undefined ? 'TASK_FAILED' : (reason as ErrorCode)
+    return new TaskFailedError(
+      code,
+      `task ${id} failed${reason === undefined ? '' : ` (${reason})`}${tail}`,
+      options,
+    )
+  }
+  if (state === 'skipped')
+    return new TaskCancelledError('TASK_SKIPPED', `task ${id} was skipped${tail}`, options)
+  const code = (reason ?? 'TASK_CANCELLED') as ErrorCode
+  const suffix = code === 'TASK_CANCELLED' ? '' : ` (${code})`
+  return new TaskCancelledError(code, `task ${id} was cancelled${suffix}${tail}`, options)
+}
+
+function missingError(id: string, outcome: 'unknown' | 'forgotten', seen: boolean): NeoTaskError {
+  if (seen) return new NeoTaskError('TASK_REMOVED', `task ${id} was removed`, { taskId: id })
+  if (outcome === 'forgotten' || isGeneratedId(id)) {
+    return new NeoTaskError('RESULT_EXPIRED', `the record of task ${id} is gone`, { taskId: id })
+  }
+  return new NeoTaskError('TASK_NOT_FOUND', `no task ${id} in this queue`, { taskId: id })
+}
+
+function closedError(id: string): NeoTaskError {
+  return new NeoTaskError('POOL_CLOSED', `the pool was closed while task ${id} was waited for`, {
+    taskId: id,
+  })
+}

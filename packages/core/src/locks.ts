@@ -1,0 +1,62 @@
+/** Locks for the user's own purposes, in the storage that the pool uses. */
+import { randomBytes } from 'node:crypto'
+import { checkInteger, checkText } from './checks.js'
+import type { Clock } from './clock.js'
+import { withDeadline } from './deadline.js'
+import { parseDuration, type Duration } from './duration.js'
+import type { Storage } from './storage.js'
+
+export interface Lock {
+  readonly key: string
+  /**
+   * Grows with each holder of the key: hand it to the system that the lock protects, so that it can refuse a
+   * holder who was late.
+   */
+  readonly fence: number
+  /** Holds it for `ttl` from now. @returns false when it was lost meanwhile */
+  extend(ttl: Duration): Promise<boolean>
+  /** @returns false when it was lost meanwhile */
+  release(): Promise<boolean>
+}
+
+export interface PoolLocksContext {
+  readonly tenant: string
+  readonly storage: () => Promise<Storage>
+  readonly clock: Clock
+  readonly callTimeout: number
+}
+
+export class PoolLocks {
+  readonly #context: PoolLocksContext
+  #owners = 0
+  readonly #owner = randomBytes(9).toString('base64url')
+
+  constructor(context: PoolLocksContext) {
+    this.#context = context
+  }
+
+  /**
+   * Takes the lock if nobody holds it.
+   *
+   * @param ttl how long it is held without `extend`, at least 1 ms
+   * @returns `undefined` when somebody holds it
+   */
+  async acquire(key: string, ttl: Duration): Promise<Lock | undefined> {
+    checkText(key, 'locks.acquire(key)', 512)
+    const ms = checkInteger(Math.ceil(parseDuration(ttl, 'locks.acquire(ttl)')), 'locks.acquire(ttl)', 1)
+    const owner = `${this.#owner}.${++this.#owners}`
+    const { tenant, clock, callTimeout } = this.#context
+    const { locks } = await this.#context.storage()
+    const call = <T>(answer: Promise<T>): Promise<T> =>
+      withDeadline(answer, callTimeout, clock, `the lock ${key}`)
+    const taken = await call(locks.acquire(tenant, key, owner, ms))
+    if (taken === undefined) return undefined
+    return {
+      key,
+      fence: taken.fence,
+      extend: (more) =>
+        call(locks.extend(tenant, key, owner, parseDuration(more, 'lock.extend(ttl)', { min: 1 }))),
+      release: () => call(locks.release(tenant, key, owner)),
+    }
+  }
+}

@@ -1,0 +1,529 @@
+/**
+ * The node's side of the session protocol: one `work` call in flight at a time, carrying whatever has come up since
+ * the last one (ends of attempts, start marks, reports, a beat, a claim).
+ *
+ * What it guarantees:
+ * - a settlement is kept and sent again, identical, until the storage has answered it;
+ * - of a claim's reply only entries newer than `ack` are taken, so a lost or repeated reply strands nothing;
+ * - {@link Session.fenced} turns true before the storage can give this node's tasks away, judged by the time at
+ *   which the last answered renewal was *sent*, on the monotonic and the wall clock, whichever went further;
+ * - a session that is over is never used again: a new one is opened under a new id.
+ */
+import { randomBytes } from 'node:crypto'
+import type { Clock, Timer } from './clock.js'
+import { withDeadline } from './deadline.js'
+import type { Logger } from './options.js'
+import {
+  CHANGED,
+  headChannel,
+  wakeChannel,
+  type Claimed,
+  type Mark,
+  type Report,
+  type SessionOptions,
+  type Settlement,
+  type Storage,
+  type Taken,
+  type WorkReply,
+  type WorkRequest,
+} from './storage.js'
+
+/** What a node would take now. */
+export interface Demand {
+  readonly want: number
+  /** Only tasks more urgent than this. */
+  readonly moreUrgentThan?: number | undefined
+}
+
+/** The parts of the pool that the session speaks to. None of these may throw. */
+export interface SessionHost {
+  /** Asked before each call; asked often, so it must be cheap. */
+  demand(): Demand
+  /** Tasks that this node holds from now on. */
+  claimed(entries: readonly Claimed[]): void
+  /** The most urgent task that is still ready, and whether the queue is paused. */
+  observed(head: number | undefined, paused: boolean): void
+  /** A message said that a task of this priority became ready. */
+  urgent(priority: number): void
+  /** The storage took these away. */
+  taken(entries: readonly Taken[]): void
+  /** Start marks to write: every attempt of that session that runs unmarked, and those that wait for their mark. */
+  marks(session: string): Mark[]
+  /** These marks were written. */
+  marked(marks: readonly Mark[]): void
+  /** Reports that are due. */
+  reports(): Report[]
+  /** These were answered; `stale` says which were dropped. */
+  reported(reports: readonly Report[], stale: ReadonlySet<number>): void
+  /** The end of an attempt was answered. */
+  settled(settlement: Settlement, accepted: boolean): void
+  /** This node can no longer prove that it holds anything. It may turn out that it still does. */
+  fenced(): void
+  /** The proof is back: buffered tasks may start again. */
+  unfenced(): void
+  /** The session is over: nothing of it is held any more. */
+  lost(): void
+  /** Tasks that this node believes to hold under that session, without those whose settlement waits here. */
+  holding(session: string): string[]
+  /** Called about once a second. */
+  tick(): void
+  /** A call failed, and will be repeated. */
+  troubled(error: unknown): void
+}
+
+/** A node with nothing to do asks this often, in ms: what a lost wake-up costs at most. */
+const POLL = 1000
+/** Shares of the session's time to live. */
+const BEAT = 0.2
+const FENCE = 0.88
+/** Pauses between repeats of a failed call, in ms. */
+const FIRST_PAUSE = 20
+const LONGEST_PAUSE = 1000
+
+interface Waiting {
+  readonly session: string
+  readonly settlement: Settlement
+}
+
+export class Session {
+  readonly #storage: Storage
+  readonly #options: SessionOptions
+  readonly #host: SessionHost
+  readonly #clock: Clock
+  readonly #logger: Logger
+  readonly #callTimeout: number
+
+  #id = ''
+  #ack = 0
+  #ackTaken = 0
+  /** Settlements not answered yet, oldest first. */
+  #waiting: Waiting[] = []
+  /** Reports of a call that failed; they go again, before newer ones. */
+  #unanswered: Report[] = []
+  #state: 'new' | 'open' | 'ending' | 'ended' = 'new'
+  #scheduled = false
+  #calling = false
+  /** Nothing was left when it last looked; ends with a wake-up, the poll or a due task. */
+  #quiet = false
+  /** Counted when messages come in: one may overtake the reply of the claim that it belongs to. */
+  #wakes = 0
+  /** Something may have to be said. */
+  #poked = false
+  /** Something must be asked even if there is nothing to say. */
+  #forced = false
+  #poll: Timer | undefined
+  #pause = 0
+  /** A failed call is about to be repeated. */
+  #repeating = false
+  #nextDueIn: number | undefined
+  #fenced = false
+  #fence: Timer | undefined
+  #sentMonotonic = 0
+  #sentWall = 0
+  #mismatches = 0
+  #unsubscribe: (() => Promise<void>)[] = []
+  #flushed: (() => void)[] = []
+
+  constructor(
+    storage: Storage,
+    options: SessionOptions,
+    host: SessionHost,
+    context: { clock: Clock; logger: Logger; callTimeout: number },
+  ) {
+    this.#storage = storage
+    this.#options = options
+    this.#host = host
+    this.#clock = context.clock
+    this.#logger = context.logger
+    this.#callTimeout = context.callTimeout
+  }
+
+  /** The id of the present session. */
+  get id(): string {
+    return this.#id
+  }
+
+  get open(): boolean {
+    return this.#state === 'open'
+  }
+
+  /** Whether handlers may not be called now, because others may hold the tasks. */
+  get fenced(): boolean {
+    if (this.#fenced || this.#state !== 'open') return true
+    if (this.#silenceByAnyClock < this.#options.ttl * FENCE) return false
+    this.#raiseFence()
+    return true
+  }
+
+  /** A poll carries the beat, so it comes as often as the more frequent of the two must. */
+  get #beatEvery(): number {
+    return Math.min(POLL, this.#options.ttl * BEAT)
+  }
+
+  /** ms since the last answered renewal was sent. */
+  get silence(): number {
+    return this.#clock.monotonic() - this.#sentMonotonic
+  }
+
+  /** A sleeping machine may stop the one clock, and a step the other: whichever went further counts. */
+  get #silenceByAnyClock(): number {
+    return Math.max(this.silence, this.#clock.now() - this.#sentWall)
+  }
+
+  async start(): Promise<void> {
+    if (this.#state !== 'new') return
+    await this.#openNew()
+    this.#state = 'open'
+    this.#force()
+  }
+
+  /** Settles an attempt; the host hears how it was answered. */
+  settle(settlement: Settlement, session: string): void {
+    this.#waiting.push({ session, settlement })
+    this.#schedule()
+  }
+
+  /** There is something to say or to ask for. */
+  poke(): void {
+    this.#poked = true
+    this.#schedule()
+  }
+
+  /** There is something to say even if the demand is nil. */
+  force(): void {
+    this.#force()
+  }
+
+  /** Resolves when every settlement has been answered. */
+  async flush(): Promise<void> {
+    if (this.#waiting.length === 0 && !this.#calling) return
+    await new Promise<void>((resolve) => {
+      this.#flushed.push(resolve)
+      this.#schedule()
+    })
+  }
+
+  /** Gives back what is left and ends the session. The host asks for nothing any more. */
+  async end(): Promise<void> {
+    if (this.#state !== 'open') {
+      this.#state = 'ended'
+      return
+    }
+    this.#state = 'ending'
+    this.#poll?.cancel()
+    this.#fence?.cancel()
+    await this.#unsubscribeAll()
+    const id = this.#id
+    const step = (): Promise<'done' | 'more'> =>
+      this.#deadline(this.#storage.session.end(id, this.#storage.limits.work), 'end')
+    try {
+      while ((await step()) === 'more');
+    } finally {
+      this.#state = 'ended'
+    }
+  }
+
+  // -------------------------------------------------------------------------------------------------- calls
+
+  #schedule(): void {
+    // While a call is out or about to be repeated, whatever comes up rides in the next one.
+    if (this.#scheduled || this.#calling || this.#repeating) return
+    if (this.#state === 'ended' || this.#state === 'new') return
+    this.#scheduled = true
+    setImmediate(() => {
+      this.#scheduled = false
+      void this.#turn()
+    })
+  }
+
+  #force(): void {
+    this.#forced = true
+    this.#quiet = false
+    this.#schedule()
+  }
+
+  /** One call, if there is something to say. Never rejects. */
+  async #turn(): Promise<void> {
+    if (this.#calling || this.#state === 'ended') return
+    const request = this.#compose()
+    if (request === undefined) {
+      this.#resolveFlushed()
+      this.#arm()
+      return
+    }
+    this.#calling = true
+    const monotonic = this.#clock.monotonic()
+    const wall = this.#clock.now()
+    const wakes = this.#wakes
+    try {
+      const reply = await this.#deadline(this.#storage.session.work(request), 'work')
+      await this.#read(request, reply, { monotonic, wall, woken: wakes !== this.#wakes })
+      this.#pause = 0
+    } catch (error) {
+      this.#unanswered = [...request.reports]
+      this.#retryAfter(error)
+      return
+    } finally {
+      this.#calling = false
+    }
+    if (this.#waiting.length === 0) this.#resolveFlushed()
+    if (this.#hasWork()) this.#schedule()
+    else this.#arm()
+  }
+
+  #deadline<T>(call: Promise<T>, what: string): Promise<T> {
+    return withDeadline(call, this.#callTimeout, this.#clock, what)
+  }
+
+  /** The next request, or nothing when there is nothing to say. */
+  #compose(): WorkRequest | undefined {
+    const forced = this.#forced
+    this.#forced = false
+    this.#poked = false
+    const first = this.#waiting[0]
+    const session = first?.session ?? this.#id
+    const settlements: Settlement[] = []
+    const limit = this.#storage.limits.work
+    for (let i = 0; i < this.#waiting.length && settlements.length < limit; i++) {
+      const waiting = this.#waiting[i] as Waiting
+      // Ends under an older session go alone: each call speaks for one session.
+      if (waiting.session !== session) break
+      settlements.push(waiting.settlement)
+    }
+    if (session !== this.#id) return this.#plainRequest(session, settlements)
+
+    const demand = this.#quiet || this.#state !== 'open' || this.fenced ? { want: 0 } : this.#host.demand()
+    const renew = this.#state === 'open' && this.silence >= this.#beatEvery * 0.9
+    const reports = this.#unanswered.splice(0).concat(this.#host.reports())
+    if (!forced && settlements.length === 0 && demand.want === 0 && reports.length === 0 && !renew)
+      return undefined
+    return {
+      session,
+      ack: this.#ack,
+      ackTaken: this.#ackTaken,
+      marks: this.#host.marks(this.#id),
+      reports,
+      settlements,
+      renew,
+      want: Math.min(demand.want, limit),
+      moreUrgentThan: demand.moreUrgentThan,
+    }
+  }
+
+  #plainRequest(session: string, settlements: Settlement[]): WorkRequest {
+    return { session, ack: 0, ackTaken: 0, marks: [], reports: [], settlements, renew: false, want: 0 }
+  }
+
+  async #read(
+    request: WorkRequest,
+    reply: WorkReply,
+    sent: { monotonic: number; wall: number; woken: boolean },
+  ): Promise<void> {
+    this.#answer(request, reply)
+    if (request.session !== this.#id) return
+    if (reply.status === 'gone') {
+      await this.#reopen()
+      return
+    }
+    if (request.renew) {
+      this.#sentMonotonic = sent.monotonic
+      this.#sentWall = sent.wall
+      this.#armFence()
+    }
+    if (reply.takenSeq > this.#ackTaken) {
+      this.#host.taken(reply.taken)
+      this.#ackTaken = reply.takenSeq
+    }
+    if (reply.status === 'ok') this.#host.marked(request.marks)
+    this.#host.reported(request.reports, new Set(reply.staleReports))
+    const known = this.#ack
+    const fresh = reply.claimed.filter((entry) => entry.token > known)
+    if (reply.token > known) this.#ack = reply.token
+    if (this.#fenced) {
+      await this.#resume(fresh)
+      return
+    }
+    if (fresh.length > 0) this.#host.claimed(fresh)
+    if (reply.status === 'ok') {
+      this.#quiet = (reply.paused || reply.head === undefined) && !sent.woken
+      this.#nextDueIn = reply.nextDueIn
+      this.#host.observed(reply.head, reply.paused)
+      await this.#compareHeld(request, reply)
+    }
+  }
+
+  /** Tells the host which ends counted, and forgets them. */
+  #answer(request: WorkRequest, reply: WorkReply): void {
+    if (request.settlements.length === 0) return
+    this.#waiting.splice(0, request.settlements.length)
+    const stale = reply.stale.length === 0 ? undefined : new Set(reply.stale)
+    for (let i = 0; i < request.settlements.length; i++) {
+      this.#host.settled(request.settlements[i] as Settlement, stale === undefined || !stale.has(i))
+    }
+  }
+
+  #retryAfter(error: unknown): void {
+    this.#host.troubled(error)
+    if (this.#state === 'ended') return
+    this.#repeating = true
+    this.#pause = Math.min(LONGEST_PAUSE, Math.max(FIRST_PAUSE, this.#pause * 2))
+    const jittered = this.#pause * (0.5 + Math.random() / 2)
+    this.#clock.after(
+      jittered,
+      () => {
+        this.#repeating = false
+        this.#forced = true
+        void this.#turn()
+      },
+      { hold: true },
+    )
+  }
+
+  #resolveFlushed(): void {
+    const flushed = this.#flushed
+    this.#flushed = []
+    for (const resolve of flushed) resolve()
+  }
+
+  /** Whether another call is due at once. */
+  #hasWork(): boolean {
+    if (this.#state === 'ended') return false
+    if (this.#forced || this.#poked || this.#waiting.length > 0) return true
+    return this.#state === 'open' && !this.#quiet && !this.fenced && this.#host.demand().want > 0
+  }
+
+  /** Sleeps until the next beat, poll or due task. */
+  #arm(): void {
+    this.#poll?.cancel()
+    if (this.#state !== 'open') return
+    const floor = this.#beatEvery
+    const wait = Math.min(floor, this.#nextDueIn ?? floor)
+    this.#poll = this.#clock.after(
+      wait,
+      () => {
+        this.#host.tick()
+        this.#force()
+      },
+      { hold: true },
+    )
+  }
+
+  // ------------------------------------------------------------------------------------------------ sessions
+
+  async #openNew(): Promise<void> {
+    const id = randomBytes(9).toString('base64url')
+    const monotonic = this.#clock.monotonic()
+    const wall = this.#clock.now()
+    await this.#deadline(this.#storage.session.open(id, this.#options), 'open')
+    await this.#unsubscribeAll()
+    this.#id = id
+    this.#ack = 0
+    this.#ackTaken = 0
+    this.#mismatches = 0
+    this.#quiet = false
+    this.#fenced = false
+    this.#sentMonotonic = monotonic
+    this.#sentWall = wall
+    this.#armFence()
+    const { notices } = this.#storage
+    this.#unsubscribe = [
+      await notices.subscribe(wakeChannel(id), () => {
+        this.#wakes++
+        this.#force()
+      }),
+      await notices.subscribe(headChannel(this.#options.serves), (message) => this.#heard(message)),
+    ]
+  }
+
+  #heard(message: string): void {
+    this.#wakes++
+    if (message === CHANGED) {
+      this.#force()
+      return
+    }
+    this.#quiet = false
+    this.#host.urgent(Number(message))
+    if (this.#host.demand().want > 0) this.#schedule()
+  }
+
+  async #unsubscribeAll(): Promise<void> {
+    const ends = this.#unsubscribe
+    this.#unsubscribe = []
+    for (const end of ends) await end()
+  }
+
+  async #reopen(): Promise<void> {
+    this.#logger.warn({ session: this.#id }, 'the session is over; its tasks belong to others now')
+    this.#host.lost()
+    if (this.#state !== 'open') return
+    await this.#openNew()
+    this.#host.unfenced()
+    this.#force()
+  }
+
+  #raiseFence(): void {
+    if (this.#fenced) return
+    this.#fenced = true
+    this.#logger.warn(
+      { session: this.#id, silence: this.silence },
+      'no renewal was answered in time; attempts are aborted',
+    )
+    this.#host.fenced()
+    this.#force()
+  }
+
+  #armFence(): void {
+    this.#fence?.cancel()
+    const left = this.#options.ttl * FENCE - this.silence
+    this.#fence = this.#clock.after(left, () => {
+      if (this.#silenceByAnyClock >= this.#options.ttl * FENCE) this.#raiseFence()
+    })
+  }
+
+  /** After doubt: adopts what the storage says this session holds and drops what it does not. */
+  async #resume(fresh: readonly Claimed[]): Promise<void> {
+    const holding = this.#host.holding(this.#id)
+    const monotonic = this.#clock.monotonic()
+    const wall = this.#clock.now()
+    const reply = await this.#deadline(this.#storage.session.resume(this.#id, holding), 'resume')
+    if (reply.status === 'gone') {
+      await this.#reopen()
+      return
+    }
+    this.#sentMonotonic = monotonic
+    this.#sentWall = wall
+    this.#fenced = false
+    this.#armFence()
+    const held = new Map(reply.entries.map((entry) => [entry.id, entry]))
+    const settling = new Set(this.#waiting.map(({ settlement }) => settlement.id))
+    const known = new Set(holding)
+    const missing = holding.filter((id) => !held.has(id))
+    if (missing.length > 0) {
+      this.#host.taken(
+        missing.map((id) => ({ id, token: Number.MAX_SAFE_INTEGER, reason: 'revoked' as const })),
+      )
+    }
+    const unknown = reply.entries.filter(({ id }) => !known.has(id) && !settling.has(id))
+    const adopted = new Set(unknown.map(({ id }) => id))
+    this.#host.unfenced()
+    this.#host.claimed([
+      ...unknown,
+      ...fresh.filter(({ id }) => held.has(id) && !adopted.has(id) && !known.has(id)),
+    ])
+    if (reply.token > this.#ack) this.#ack = reply.token
+  }
+
+  /** Two replies in a row that disagree about how much is held mean that something was lost on the way. */
+  async #compareHeld(request: WorkRequest, reply: WorkReply): Promise<void> {
+    if (!request.renew) return
+    const settling = this.#waiting.filter(({ session }) => session === this.#id).length
+    if (reply.held === this.#host.holding(this.#id).length + settling) {
+      this.#mismatches = 0
+      return
+    }
+    this.#mismatches++
+    if (this.#mismatches < 2) return
+    this.#mismatches = 0
+    await this.#resume([])
+  }
+}

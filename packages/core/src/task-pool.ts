@@ -1,0 +1,682 @@
+/**
+ * The task pool: submit a task, wait for its result. Everything else here is a question about tasks or a word to
+ * the queue; the work is done by the parts below, one for each box of the design.
+ */
+import { checkKeys, checkObject, checkPriority } from './checks.js'
+import type { Clock } from './clock.js'
+import { encodePayload } from './codec.js'
+import { Consumer } from './consumer.js'
+import { withDeadline } from './deadline.js'
+import { TaskDefinition, type Handler } from './define-task.js'
+import { parseDuration, type Duration } from './duration.js'
+import { NeoTaskError, optionError } from './errors.js'
+import { EventBus, type EventsOptions, type StreamedEvent } from './event-bus.js'
+import { explainTask, type Explanation } from './explain.js'
+import { FutureManager, endError } from './future-manager.js'
+import { EXECUTOR, Kinds } from './kinds.js'
+import { LifecycleManager } from './lifecycle-manager.js'
+import { PoolLocks } from './locks.js'
+import { listNodes, type NodeStatus } from './node-registry.js'
+import { openStorage } from './open-storage.js'
+import {
+  resolveOptions,
+  resolveSubmit,
+  type PoolOptions,
+  type ResolvedOptions,
+  type SubmitOptions,
+} from './options.js'
+import type { PoolEvents } from './pool-events.js'
+import { StatsRecorder, type PoolStats } from './pool-stats.js'
+import { Services, type Service } from './service.js'
+import type { FinalRecord, OperationOutcome, QueueCounts, QueueRef, Storage, TaskRecord } from './storage.js'
+import { taskInfo, type TaskInfo } from './task-info.js'
+import { isFinal, TASK_STATES, type Operation, type TaskState } from './task.js'
+
+export interface TaskPoolOptions<Data, Result> extends PoolOptions {
+  /** Runs what is submitted without a definition. */
+  executor?: Handler<Data, Result> | undefined
+  /** The kinds of task that this pool knows, by `defineTask`. */
+  tasks?: readonly TaskDefinition[] | undefined
+}
+
+/** A task's id, which remembers the type of the result. An ordinary string at run time. */
+export type TaskId<Result = unknown> = string & { readonly [RESULT]?: Result }
+declare const RESULT: unique symbol
+
+/** One task of {@link TaskPool.submitBatch}. */
+export type BatchItem<Data> = ({ data: Data; task?: undefined } | { task: TaskDefinition; data: unknown }) &
+  SubmitOptions
+
+export interface CloseOptions {
+  /** How long running tasks may go on before they are aborted and given back. Default: `'30s'`. */
+  timeout?: Duration | undefined
+  /** Runs what is pending first. Default: false. */
+  drain?: boolean | undefined
+}
+
+export interface CloseReport {
+  /** Attempts that ended while the pool closed. */
+  finished: number
+  /** Tasks that were held and went back to their places, with no attempt used up. */
+  returned: number
+  /** Waiting tasks that were lost with a memory storage of the pool's own. */
+  discarded: number
+}
+
+export interface Health {
+  /** Whether the storage answers and, in a consuming pool, the session lives. */
+  ok: boolean
+  storage: { ok: boolean; latency: number | undefined; error: string | undefined }
+  /** In a consuming pool: ms since the last renewal that was answered. */
+  session: { ok: boolean; silence: number } | undefined
+  running: number
+  prefetched: number
+}
+
+export interface ListOptions {
+  state?: TaskState | undefined
+  /** The name of the definition; empty for the executor. */
+  name?: string | undefined
+  group?: string | undefined
+  /** Tasks on a page, 1 to 500. Default: 100. */
+  limit?: number | undefined
+  /** The `cursor` of the page before. */
+  cursor?: string | undefined
+}
+
+export interface TaskList {
+  tasks: TaskInfo[]
+  /** Given when there may be more. */
+  cursor: string | undefined
+}
+
+type State = 'new' | 'open' | 'closing' | 'closed'
+
+/** What there is once the storage is open. */
+interface Parts {
+  readonly storage: Storage
+  readonly futures: FutureManager
+  readonly lifecycle: LifecycleManager
+}
+
+const MOST_IN_FLIGHT = 2000
+
+export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable {
+  readonly #options: ResolvedOptions
+  readonly #kinds: Kinds
+  readonly #ref: QueueRef
+  readonly #clock: Clock
+  readonly #events: EventBus<PoolEvents>
+  readonly #stats: StatsRecorder
+  readonly #locks: PoolLocks
+  readonly #services: Services<TaskPool<Data, Result>> = new Services(this)
+  #state: State = 'new'
+  #parts: Parts | undefined
+  #opening: Promise<Parts> | undefined
+  #consumer: Consumer | undefined
+  #starting: Promise<void> | undefined
+  #closing: Promise<CloseReport> | undefined
+
+  /** Checks the options and touches nothing; throws `OPTION_INVALID` for the first that does not fit. */
+  constructor(options: TaskPoolOptions<Data, Result>) {
+    this.#options = resolveOptions(options)
+    const { executor, tasks = [] } = options
+    const { retry, timeout, codec, clock, tenant, queue, logger } = this.#options
+    this.#kinds = new Kinds(executor, tasks, { retry, timeout, codec })
+    if (this.#options.concurrency > 0 && this.#kinds.served.length === 0) {
+      throw optionError('executor', 'an executor, or tasks with a handler, or concurrency: 0', undefined)
+    }
+    this.#ref = { tenant, queue }
+    this.#clock = clock
+    this.#stats = new StatsRecorder(clock.monotonic())
+    this.#locks = new PoolLocks({
+      tenant,
+      storage: async () => (this.#parts ?? (await this.#open())).storage,
+      clock,
+      callTimeout: this.#options.callTimeout,
+    })
+    this.#events = new EventBus<PoolEvents>({
+      clock,
+      onError: (error, type) => {
+        // A listener of `pool.error` that throws is not told to the others of its kind, or it would never end.
+        if (type === 'pool.error') logger.error({ err: error }, 'NeoTask: a listener of pool.error failed')
+        else this.#trouble(error, `a listener of ${type}`)
+      },
+    })
+  }
+
+  // -------------------------------------------------------------------------------------------------- submit
+
+  /**
+   * Stores a task; resolves with its id when it is committed. Repeating it with the same `id` is one task.
+   *
+   * Rejects: `VALIDATION_FAILED` `PAYLOAD_INVALID` `PAYLOAD_TOO_LARGE` `OPTION_INVALID` `QUEUE_FULL`
+   * `DEPENDENCY_NOT_FOUND` `POOL_CLOSED` `STORAGE_UNAVAILABLE` (with `uncertain`: it may be stored).
+   */
+  submit<Input, R>(task: TaskDefinition<Input, R>, data: Input, options?: SubmitOptions): Promise<TaskId<R>>
+  submit(data: Data, options?: SubmitOptions): Promise<TaskId<Result>>
+  async submit(first: unknown, second?: unknown, third?: SubmitOptions): Promise<TaskId<never>> {
+    const { kind, data, options } = readSubmit(first, second, third)
+    const { lifecycle } = this.#parts ?? (await this.#open())
+    this.#refuseClosed()
+    const resolved = resolveSubmit(options, this.#options.retry)
+    const stored = await this.#parse(kind, data)
+    const task = lifecycle.create(kind?.name ?? EXECUTOR, stored, resolved)
+    const isNew = lifecycle.submit(task, stored)
+    this.#consume()
+    await isNew
+    return task.id
+  }
+
+  /**
+   * Stores many tasks, from any iterable, of any length, in bounded memory. Resolves with their ids in order. Each
+   * is accepted or refused by itself: the first refusal rejects, and what was stored before it stays stored.
+   */
+  async submitBatch(
+    items: Iterable<BatchItem<Data>> | AsyncIterable<BatchItem<Data>>,
+  ): Promise<TaskId<Result>[]> {
+    if (!isIterable(items))
+      throw optionError('submitBatch(items)', 'an iterable of { data, ...options }', items)
+    const ids: TaskId<Result>[] = []
+    let flight: Promise<TaskId>[] = []
+    const land = async (): Promise<void> => {
+      const landing = flight
+      flight = []
+      const settled = await Promise.allSettled(landing)
+      for (const outcome of settled) {
+        if (outcome.status === 'rejected') throw outcome.reason
+        ids.push(outcome.value as TaskId<Result>)
+      }
+    }
+    for await (const item of items) {
+      checkObject(item, 'submitBatch item', '{ data, ...options }')
+      const { task, data, ...options } = item
+      const call = task === undefined ? this.submit(data, options) : this.submit(task, data as never, options)
+      flight.push(call)
+      if (flight.length >= MOST_IN_FLIGHT) await land()
+    }
+    await land()
+    return ids
+  }
+
+  /**
+   * Stores a task inside the transaction that you have open on the database handle of the storage: it commits or
+   * rolls back with it. SQLite only, after `start()`; `ILLEGAL_STATE` elsewhere.
+   */
+  submitSync<Input, R>(task: TaskDefinition<Input, R>, data: Input, options?: SubmitOptions): TaskId<R>
+  submitSync(data: Data, options?: SubmitOptions): TaskId<Result>
+  submitSync(first: unknown, second?: unknown, third?: SubmitOptions): TaskId<never> {
+    const { kind, data, options } = readSubmit(first, second, third)
+    this.#refuseClosed()
+    if (this.#parts === undefined)
+      throw new NeoTaskError('ILLEGAL_STATE', 'submitSync: await pool.start() first')
+    const { lifecycle } = this.#parts
+    const resolved = resolveSubmit(options, this.#options.retry)
+    const stored = kind === undefined ? data : kind.parse(data as never)
+    if (stored instanceof Promise) {
+      throw optionError('submitSync', 'a task whose schema validates synchronously', kind?.name)
+    }
+    const task = lifecycle.create(kind?.name ?? EXECUTOR, stored, resolved)
+    lifecycle.submitSync(task, stored)
+    return task.id
+  }
+
+  /** Stores a task and waits for its result. Rejects as `submit` and `waitForResult` do. */
+  run<Input, R>(task: TaskDefinition<Input, R>, data: Input, options?: SubmitOptions): Promise<R>
+  run(data: Data, options?: SubmitOptions): Promise<Result>
+  async run(first: unknown, second?: unknown, third?: SubmitOptions): Promise<unknown> {
+    const { kind, data, options } = readSubmit(first, second, third)
+    const { lifecycle, futures } = this.#parts ?? (await this.#open())
+    this.#refuseClosed()
+    const resolved = resolveSubmit(options, this.#options.retry)
+    const stored = await this.#parse(kind, data)
+    const task = lifecycle.create(kind?.name ?? EXECUTOR, stored, resolved, futures.watcher)
+    // Waited for before it exists, so that no end can be missed.
+    const result = futures.expect(task.id)
+    const submitted = lifecycle.submit(task, stored)
+    this.#consume()
+    try {
+      if (!(await submitted) || resolved.after !== undefined) futures.check(task.id)
+    } catch (error) {
+      futures.forget(task.id)
+      throw error
+    }
+    return await result
+  }
+
+  // ---------------------------------------------------------------------------------------------------- wait
+
+  /**
+   * The task's result, from whichever process runs it. Always settles while the pool is open.
+   *
+   * Rejects: `TASK_FAILED` (with the handler's error as `cause`) `POISON` `TASK_CANCELLED` `TASK_EXPIRED`
+   * `DEPENDENCY_FAILED` `TASK_REMOVED` `TASK_NOT_FOUND` `RESULT_EXPIRED` `WAIT_TIMEOUT` `POOL_CLOSED`, or the reason
+   * of the signal.
+   *
+   * @param options.timeout the longest to wait; the task goes on. Default: none
+   */
+  async waitForResult<R = Result>(
+    id: TaskId<R>,
+    options: { timeout?: Duration; signal?: AbortSignal } = {},
+  ): Promise<R> {
+    checkKeys(options, ['timeout', 'signal'], 'waitForResult.')
+    if (typeof id !== 'string' || id === '') throw optionError('waitForResult(id)', 'a task id', id)
+    const { timeout, signal } = options
+    const ms = timeout === undefined ? undefined : parseDuration(timeout, 'timeout')
+    const { futures } = this.#parts ?? (await this.#open())
+    this.#refuseClosed()
+    return (await futures.wait(id, { timeout: ms, signal })) as R
+  }
+
+  /** The results of several tasks, in order; rejects with the first failure. */
+  async waitAll<R = Result>(
+    ids: readonly TaskId<R>[],
+    options: { timeout?: Duration; signal?: AbortSignal } = {},
+  ): Promise<R[]> {
+    if (!Array.isArray(ids)) throw optionError('waitAll(ids)', 'an array of task ids', ids)
+    return await Promise.all(ids.map((id) => this.waitForResult<R>(id as TaskId<R>, options)))
+  }
+
+  /** The result of a task that succeeded; throws as `waitForResult` would, and `ILLEGAL_STATE` while it has not ended. */
+  async getResult<R = Result>(id: TaskId<R>): Promise<R> {
+    const record = await this.#record(id)
+    if (!isFinal(record.state)) throw stateError('getResult', id, record.state)
+    if (record.state !== 'success') throw endError(record as FinalRecord)
+    return taskInfo(record, this.#options.codec).result as R
+  }
+
+  // ----------------------------------------------------------------------------------------------------- ask
+
+  /** Everything that is known of a task; `undefined` when nothing is. */
+  async getTask(id: string): Promise<TaskInfo | undefined> {
+    const record = await this.#find(id)
+    return record === undefined ? undefined : taskInfo(record, this.#options.codec)
+  }
+
+  /** The task's state; `undefined` when the task is unknown. */
+  async getStatus(id: string): Promise<TaskState | undefined> {
+    return (await this.#find(id))?.state
+  }
+
+  /** One page of the tasks in a state (default `pending`), in the order of running or, when final, newest first. */
+  async list(options: ListOptions = {}): Promise<TaskList> {
+    checkKeys(options, ['state', 'name', 'group', 'limit', 'cursor'], 'list.')
+    const { state = 'pending', name, group, limit = 100, cursor } = options
+    if (!TASK_STATES.includes(state))
+      throw optionError('list.state', `one of ${TASK_STATES.join(', ')}`, state)
+    if (!Number.isInteger(limit) || limit < 1 || limit > 500) {
+      throw optionError('list.limit', 'an integer from 1 to 500', limit)
+    }
+    const query = { state, kind: name, group, limit, cursor }
+    const page = await this.#call('list', (storage) => storage.queue.list(this.#ref, query))
+    return { tasks: page.tasks.map((record) => taskInfo(record, this.#options.codec)), cursor: page.cursor }
+  }
+
+  /** How many tasks of the queue are in each state, from all processes. */
+  async counts(): Promise<QueueCounts> {
+    return await this.#call('counts', (storage) => storage.queue.counts(this.#ref))
+  }
+
+  /** What this pool did, with percentiles; `waiting` is of the whole queue. */
+  async getStats(): Promise<PoolStats> {
+    const { pending, scheduled, blocked } = await this.counts()
+    const running = this.#consumer?.running ?? 0
+    return this.#stats.snapshot(this.#clock.monotonic(), { waiting: pending + scheduled + blocked, running })
+  }
+
+  /** Why the task does not run, in words and codes. Rejects `TASK_NOT_FOUND`. */
+  async explain(id: string): Promise<Explanation> {
+    const [record, counts, nodes] = await Promise.all([this.#record(id), this.counts(), this.getNodes()])
+    return explainTask(record, { counts, nodes, now: this.#clock.now() })
+  }
+
+  /** The nodes that consume from this storage now. */
+  async getNodes(): Promise<NodeStatus[]> {
+    return await this.#call('getNodes', (storage) => listNodes(storage, this.#ref.tenant))
+  }
+
+  /** Asks the storage, and looks at the session. Never rejects. */
+  async health(): Promise<Health> {
+    const start = this.#clock.monotonic()
+    let error: string | undefined
+    try {
+      await this.counts()
+    } catch (cause) {
+      error = (cause as Error).message
+    }
+    const latency = error === undefined ? this.#clock.monotonic() - start : undefined
+    const consumer = this.#consumer
+    const session = consumer === undefined ? undefined : { ok: !consumer.fenced, silence: consumer.silence }
+    return {
+      ok: error === undefined && session?.ok !== false,
+      storage: { ok: error === undefined, latency, error },
+      session,
+      running: consumer?.running ?? 0,
+      prefetched: consumer?.prefetched ?? 0,
+    }
+  }
+
+  // -------------------------------------------------------------------------------------------------- change
+
+  /**
+   * Ends a task that has not ended, wherever it is; a running handler is told by its signal and its result is not
+   * accepted. Rejects `TASK_NOT_FOUND`, and `ILLEGAL_STATE` when the task is final.
+   */
+  async cancel(id: string, reason?: string): Promise<void> {
+    if (reason !== undefined && typeof reason !== 'string')
+      throw optionError('cancel(id, reason)', 'a text', reason)
+    const options = reason === undefined ? {} : { message: reason.slice(0, 1000) }
+    await this.#change('cancel', id, (storage) => storage.queue.cancel(this.#ref, [id], options))
+    this.#stats.cancelled++
+    this.#parts?.futures.check(id)
+    this.#consumer?.force()
+    if (this.#events.hears('task.cancelled')) this.#events.emit('task.cancelled', { id, reason })
+  }
+
+  /** Gives a failed or cancelled task another life, with no attempts used up. */
+  async retry(id: string): Promise<void> {
+    await this.#change('retry', id, (storage) => storage.queue.retry(this.#ref, [id]))
+  }
+
+  /** Makes a scheduled task ready now. */
+  async promote(id: string): Promise<void> {
+    await this.#change('promote', id, (storage) => storage.queue.promote(this.#ref, [id]))
+  }
+
+  /** Changes the priority of a task that waits. */
+  async reprioritize(id: string, priority: number): Promise<void> {
+    checkPriority(priority, 'priority')
+    await this.#change('reprioritize', id, (storage) => storage.queue.reprioritize(this.#ref, [id], priority))
+  }
+
+  /** Removes every trace of a task that does not run; who waits for it gets `TASK_REMOVED`. */
+  async remove(id: string): Promise<void> {
+    await this.#change('remove', id, (storage) => storage.queue.remove(this.#ref, [id]))
+    this.#parts?.futures.check(id)
+    if (this.#events.hears('task.removed')) this.#events.emit('task.removed', { id })
+  }
+
+  /** Ends a held task as a success with this value. */
+  async complete(id: string, value?: unknown): Promise<void> {
+    const { codec, maxPayload } = this.#options
+    const result = encodePayload(codec, value, 'value', maxPayload)
+    await this.#change('complete', id, async (storage) => [
+      await storage.queue.complete(this.#ref, id, result, codec.id),
+    ])
+    this.#parts?.futures.check(id)
+  }
+
+  /** Stops the queue for every process; with `local`, this process only. Running tasks go on. */
+  async pause(options: { local?: boolean } = {}): Promise<void> {
+    await this.#pause(true, options)
+  }
+
+  async resume(options: { local?: boolean } = {}): Promise<void> {
+    await this.#pause(false, options)
+  }
+
+  /** Locks with an owner and a fencing number, in the storage. */
+  get locks(): PoolLocks {
+    return this.#locks
+  }
+
+  // ------------------------------------------------------------------------------------------------- listen
+
+  /**
+   * Calls the listener for each event of this process, in order. What it throws never touches the pool; if it
+   * returns a promise that rejects it is called again, at most twice. Failures are told to `pool.error`.
+   *
+   * @returns the function that ends it
+   */
+  on<Type extends keyof PoolEvents>(type: Type, listener: (event: PoolEvents[Type]) => unknown): () => void {
+    return this.#events.on(type, listener)
+  }
+
+  /** The same for the next event only. */
+  once<Type extends keyof PoolEvents>(
+    type: Type,
+    listener: (event: PoolEvents[Type]) => unknown,
+  ): () => void {
+    return this.#events.once(type, listener)
+  }
+
+  /**
+   * The events of this process from now on, to be read at your own pace: beyond `capacity` the oldest are dropped,
+   * and the next one says how many. Ends with the signal, the reader or the pool.
+   */
+  events(
+    options: EventsOptions<keyof PoolEvents> = {},
+  ): AsyncIterableIterator<StreamedEvent<PoolEvents>, undefined, undefined> {
+    return this.#events.events(options)
+  }
+
+  // -------------------------------------------------------------------------------------------------- live
+
+  /** Begins to consume. `submit` and `run` call it unless `autoStart` is false. Safe to call twice. */
+  async start(): Promise<void> {
+    this.#refuseClosed()
+    this.#starting ??= this.#start().catch((error: unknown) => {
+      // So that the next call tries again.
+      this.#starting = undefined
+      throw error
+    })
+    await this.#starting
+  }
+
+  /** Adds a service: it starts after the pool and stops before it. Safe to call twice. */
+  async use(service: Service<TaskPool<Data, Result>>): Promise<void> {
+    this.#refuseClosed()
+    await this.#services.add(service)
+  }
+
+  /**
+   * Resolves when no task is pending or running in the queue, in any process. Scheduled and blocked tasks are not
+   * waited for, unless what runs makes them ready.
+   */
+  async drain(options: { timeout?: Duration } = {}): Promise<void> {
+    const { timeout } = options
+    const until =
+      timeout === undefined ? Infinity : this.#clock.monotonic() + parseDuration(timeout, 'timeout')
+    await this.start()
+    for (let pause = 1; ; pause = Math.min(250, pause * 2)) {
+      const { pending, running } = await this.counts()
+      if (pending + running === 0) return
+      if (this.#clock.monotonic() >= until) {
+        throw new NeoTaskError('WAIT_TIMEOUT', `drain: ${pending} tasks are pending and ${running} run`)
+      }
+      await new Promise<void>((resolve) => void this.#clock.after(pause, resolve, { hold: true }))
+    }
+  }
+
+  /**
+   * Claims no more, lets running tasks end (at the timeout they are aborted and given back), gives back what was
+   * claimed ahead, stops the services and lets go of the storage. Open waits reject `POOL_CLOSED`. Safe to call
+   * twice.
+   */
+  async close(options: CloseOptions = {}): Promise<CloseReport> {
+    checkKeys(options, ['timeout', 'drain'], 'close.')
+    const timeout = parseDuration(options.timeout ?? '30s', 'close.timeout')
+    this.#closing ??= this.#close(timeout, options.drain ?? false)
+    return await this.#closing
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.close()
+  }
+
+  // ----------------------------------------------------------------------------------------------- inside
+
+  #open(): Promise<Parts> {
+    this.#refuseClosed()
+    this.#opening ??= this.#createParts().catch((error: unknown) => {
+      this.#opening = undefined
+      throw error
+    })
+    return this.#opening
+  }
+
+  async #createParts(): Promise<Parts> {
+    const { storage: given, codec, callTimeout } = this.#options
+    const storage = typeof given === 'string' ? await openStorage(given) : given
+    if (typeof given !== 'string') await withDeadline(storage.open(), callTimeout, this.#clock, 'open')
+    const context = { storage, ref: this.#ref, codec, clock: this.#clock, callTimeout }
+    const futures = new FutureManager(context)
+    const lifecycle = new LifecycleManager({
+      storage,
+      ref: this.#ref,
+      options: this.#options,
+      kinds: this.#kinds,
+      futures,
+      events: this.#events,
+      stats: this.#stats,
+    })
+    this.#parts = { storage, futures, lifecycle }
+    if (this.#state === 'new') this.#state = 'open'
+    return this.#parts
+  }
+
+  async #start(): Promise<void> {
+    const { storage, lifecycle } = this.#parts ?? (await this.#open())
+    if (this.#options.concurrency > 0) {
+      const consumer = new Consumer({
+        storage,
+        ref: this.#ref,
+        options: this.#options,
+        kinds: this.#kinds,
+        lifecycle,
+        events: this.#events,
+        stats: this.#stats,
+        troubled: (error, what) => this.#trouble(error, what),
+      })
+      await consumer.start()
+      this.#consumer = consumer
+    }
+    await this.#services.startAll()
+  }
+
+  /** A submit begins to consume, and does not wait for it. */
+  #consume(): void {
+    if (this.#starting !== undefined || !this.#options.autoStart || this.#options.concurrency === 0) return
+    this.start().catch((error: unknown) => this.#trouble(error, 'start'))
+  }
+
+  async #close(timeout: number, drain: boolean): Promise<CloseReport> {
+    const report: CloseReport = { finished: 0, returned: 0, discarded: 0 }
+    if (this.#state === 'new' && this.#opening === undefined) {
+      this.#state = 'closed'
+      return report
+    }
+    if (drain) await this.drain()
+    // From here on, in this very turn, nothing new is taken in or started.
+    this.#state = 'closing'
+    this.#consumer?.stop()
+    await this.#starting?.catch(() => {})
+    this.#consumer?.stop()
+    const parts = this.#parts ?? (await this.#opening?.catch(() => undefined))
+    if (parts === undefined) {
+      // It never opened, so there is nothing to let go of.
+      this.#state = 'closed'
+      return report
+    }
+    const { storage, futures, lifecycle } = parts
+    lifecycle.close()
+    await lifecycle.idle()
+    if (this.#consumer !== undefined) {
+      const { running, returned } = await this.#consumer.finish(timeout)
+      report.finished = running
+      report.returned = returned
+    }
+    for (const error of await this.#services.stopAll()) this.#trouble(error, 'close')
+    await this.#consumer?.end().catch((error: unknown) => this.#trouble(error, 'close'))
+    await futures.close()
+    const own = typeof this.#options.storage === 'string'
+    if (own && !storage.durable) {
+      const { pending, scheduled, blocked } = await storage.queue.counts(this.#ref)
+      report.discarded = pending + scheduled + blocked
+    }
+    if (own) await storage.close()
+    this.#events.close()
+    this.#state = 'closed'
+    return report
+  }
+
+  #refuseClosed(): void {
+    if (this.#state === 'closing' || this.#state === 'closed')
+      throw new NeoTaskError('POOL_CLOSED', 'the pool is closed')
+  }
+
+  #parse(kind: TaskDefinition | undefined, data: unknown): unknown {
+    return kind === undefined ? data : kind.parse(data as never)
+  }
+
+  async #call<T>(what: string, call: (storage: Storage) => Promise<T>): Promise<T> {
+    const { storage } = this.#parts ?? (await this.#open())
+    if (this.#state === 'closed') this.#refuseClosed()
+    return await withDeadline(call(storage), this.#options.callTimeout, this.#clock, what)
+  }
+
+  async #find(id: string): Promise<TaskRecord | undefined> {
+    if (typeof id !== 'string' || id === '') throw optionError('id', 'a task id', id)
+    const [record] = await this.#call('get', (storage) => storage.queue.get(this.#ref, [id]))
+    return record
+  }
+
+  async #record(id: string): Promise<TaskRecord> {
+    const record = await this.#find(id)
+    if (record === undefined)
+      throw new NeoTaskError('TASK_NOT_FOUND', `no task ${id} in this queue`, { taskId: id })
+    return record
+  }
+
+  async #change(
+    operation: Operation,
+    id: string,
+    call: (storage: Storage) => Promise<readonly OperationOutcome[]>,
+  ): Promise<void> {
+    if (typeof id !== 'string' || id === '') throw optionError(`${operation}(id)`, 'a task id', id)
+    const [outcome] = await this.#call(operation, call)
+    if (outcome === 'done') return
+    if (outcome === 'unknown' || outcome === undefined) {
+      throw new NeoTaskError('TASK_NOT_FOUND', `no task ${id} in this queue`, { taskId: id })
+    }
+    throw stateError(operation, id, outcome.state, outcome.neededBy)
+  }
+
+  async #pause(paused: boolean, { local = false }: { local?: boolean }): Promise<void> {
+    if (typeof local !== 'boolean') throw optionError('local', 'true or false', local)
+    if (!local) {
+      await this.#call(paused ? 'pause' : 'resume', (storage) => storage.queue.pause(this.#ref, paused))
+      this.#consumer?.force()
+      return
+    }
+    if (this.#options.concurrency === 0) return
+    await this.start()
+    this.#consumer?.pauseHere(paused)
+  }
+
+  #trouble(error: unknown, during: string): void {
+    this.#options.logger.error({ err: error }, `NeoTask: ${during} failed`)
+    if (this.#events.hears('pool.error')) this.#events.emit('pool.error', { error, while: during })
+  }
+}
+
+function readSubmit(
+  first: unknown,
+  second: unknown,
+  third: SubmitOptions | undefined,
+): { kind: TaskDefinition | undefined; data: unknown; options: SubmitOptions | undefined } {
+  if (first instanceof TaskDefinition) return { kind: first as TaskDefinition, data: second, options: third }
+  return { kind: undefined, data: first, options: second as SubmitOptions | undefined }
+}
+
+function isIterable(value: unknown): boolean {
+  const given = value as Partial<Iterable<unknown> & AsyncIterable<unknown>> | null | undefined
+  return typeof (given?.[Symbol.iterator] ?? given?.[Symbol.asyncIterator]) === 'function'
+}
+
+function stateError(operation: string, id: string, state: TaskState, neededBy?: string): NeoTaskError {
+  const why = neededBy === undefined ? `it is ${state}` : `task ${neededBy} still needs it`
+  return new NeoTaskError('ILLEGAL_STATE', `${operation}: not possible for task ${id}: ${why}`, {
+    taskId: id,
+  })
+}

@@ -1,0 +1,101 @@
+/** The reference names what the code has, and nothing else; every link of the documentation leads somewhere. */
+import { existsSync, readFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { pages, root } from './docs-pages.js'
+
+const read = (...path: string[]) => readFileSync(join(root, ...path), 'utf8')
+const source = (name: string) => read('packages', 'core', 'src', name)
+const page = (name: string) => read('docs', 'reference', name)
+
+/** The headings of this level that are one piece of code: `### \`name\``. */
+function headings(text: string, level: number): string[] {
+  return [...text.matchAll(new RegExp(`^#{${level}} \`([^\`]+)\`$`, 'gm'))].map((match) => match[1] ?? '')
+}
+
+/** The part of the page below a heading of level 2. */
+function section(text: string, title: string): string {
+  const found = text.split(/^## /m).find((part) => part.startsWith(`${title}\n`))
+  if (found === undefined) throw new Error(`no section ${title}`)
+  return found
+}
+
+/** The members of an interface, from its source. */
+function members(text: string, name: string): string[] {
+  const body = new RegExp(`export interface ${name}\\b[^{]*\\{\\n([^]*?)\\n\\}`).exec(text)?.[1]
+  if (body === undefined) throw new Error(`no interface ${name}`)
+  return [...body.matchAll(/^ {2}(?:readonly )?'?([\w.]+)'?\??:/gm)].map((match) => match[1] ?? '')
+}
+
+describe('errors.md', () => {
+  it('has one heading for each code, and no other', () => {
+    const union = /export type ErrorCode =\n([^]*?)\n\n/.exec(source('errors.ts'))?.[1] ?? ''
+    const codes = [...union.matchAll(/'(\w+)'/g)].map((match) => match[1] ?? '')
+    expect(codes.length).toBeGreaterThan(20)
+    expect(headings(page('errors.md'), 3).sort()).toEqual(codes.sort())
+  })
+})
+
+describe('options.md', () => {
+  const text = page('options.md')
+
+  it.each([
+    ['Options of a pool', 'options.ts', 'PoolOptions', ['executor', 'tasks']],
+    ['Options of submit', 'options.ts', 'SubmitOptions', []],
+    [
+      'Options of defineTask',
+      'define-task.ts',
+      'TaskSpec',
+      members(source('define-task.ts'), 'TaskDefaults'),
+    ],
+    ['Options of retry', 'retry-policy.ts', 'RetryOptions', []],
+    ['Options of close', 'task-pool.ts', 'CloseOptions', []],
+    ['Options of list', 'task-pool.ts', 'ListOptions', []],
+  ])('%s names every option', (title, file, name, more) => {
+    expect(headings(section(text, title), 3).sort()).toEqual([...members(source(file), name), ...more].sort())
+  })
+
+  it('names every option of the SQLite storage', () => {
+    const options = members(
+      read('packages', 'storage-sqlite', 'src', 'sqlite-storage.ts'),
+      'SqliteStorageOptions',
+    )
+    expect(headings(section(text, 'Options of sqliteStorage'), 3).sort()).toEqual(options.sort())
+  })
+})
+
+describe('events.md', () => {
+  it('has a row for each event, and no other', () => {
+    const events = members(source('pool-events.ts'), 'PoolEvents')
+    const rows = [...read('docs', 'guide', 'events.md').matchAll(/^\| `([a-z.]+)` \|/gm)].map(
+      (match) => match[1] ?? '',
+    )
+    expect(events.length).toBeGreaterThan(5)
+    expect(rows.sort()).toEqual(events.sort())
+  })
+})
+
+describe('links', () => {
+  it.each(pages())('$name leads to files and headings that exist', ({ name, text }) => {
+    const broken: string[] = []
+    for (const [, target = ''] of text.matchAll(/\]\(([^)\s]+)\)/g)) {
+      if (/^[a-z]+:/.test(target)) continue
+      const [path = '', anchor] = target.split('#')
+      const file = path === '' ? join(root, name) : join(root, dirname(name), path)
+      if (!existsSync(file)) broken.push(target)
+      else if (anchor !== undefined && !anchors(readFileSync(file, 'utf8')).includes(anchor))
+        broken.push(target)
+    }
+    expect(broken).toEqual([])
+  })
+})
+
+/** The anchors of a page, as GitHub makes them from its headings. */
+function anchors(text: string): string[] {
+  return [...text.matchAll(/^#+ (.+)$/gm)].map(([, title = '']) =>
+    title
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}\s_-]/gu, '')
+      .replaceAll(' ', '-'),
+  )
+}
