@@ -29,7 +29,7 @@ const PATIENCE = 10_000
 /** ms without a write after which the log is emptied. */
 const IDLE = 2000
 
-type Statement = Sqlite.Statement<unknown[]>
+type Statement = Sqlite.Statement
 type Value = string | number | Uint8Array | null
 
 const OCCUPIED = 'a transaction is open on the handle'

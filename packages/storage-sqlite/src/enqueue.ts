@@ -35,7 +35,8 @@ const REPLACE = 'UPDATE neotask_tasks SET codec = ?, payload = ?, options = ?, f
 const PUT_BODY = 'INSERT OR REPLACE INTO neotask_bodies VALUES (?, ?)'
 
 /** Options that need a row in `extras`, an edge, or a look at other tasks. */
-const isPlain = (task: NewTask): boolean =>
+export const isPlain = (task: NewTask): boolean =>
+  task.nonce === undefined &&
   task.after === undefined &&
   !task.hold &&
   task.group === undefined &&
@@ -90,9 +91,9 @@ function checkUnit(unit: readonly NewTask[]): Refusal | undefined {
   for (const task of unit) {
     const refusal = checkTask(task)
     if (refusal) return refusal
-    bytes += bytesOf(task.payload)
+    if (unit.length > 1) bytes += bytesOf(task.payload)
   }
-  if (unit.length > 1 && bytes > MAX_UNIT_BYTES) {
+  if (bytes > MAX_UNIT_BYTES) {
     return refuse(
       'PAYLOAD_TOO_LARGE',
       `the payloads of a unit may have ${MAX_UNIT_BYTES} bytes together, these have ${bytes}`,
@@ -101,7 +102,7 @@ function checkUnit(unit: readonly NewTask[]): Refusal | undefined {
   return undefined
 }
 
-function checkTask(task: NewTask): Refusal | undefined {
+export function checkTask(task: NewTask): Refusal | undefined {
   const { id, payload, priority, after } = task
   if (typeof id !== 'string' || !isStorableId(id)) {
     return refuse('OPTION_INVALID', `${JSON.stringify(id)} cannot be the id of a task`)
@@ -265,7 +266,7 @@ function insert(step: Step, task: NewTask, parents: Parents): Row | undefined {
   const due = Math.max(task.delay === undefined ? 0 : Math.ceil(now + task.delay), Math.ceil(task.runAt ?? 0))
   const waits = task.hold === true || parents.open.length > 0
   const state = waits ? BLOCKED : due > now ? SCHEDULED : PENDING
-  const large = bytesOf(task.payload) > LARGE
+  const large = task.payload.length > LARGE
   const flags =
     flagsOf(task, waits && (task.delay !== undefined || task.runAt !== undefined)) | (large ? FLAG.large : 0)
   const score = step.nextScore(task.priority)
@@ -324,7 +325,7 @@ export function watch(step: Step, row: Row, watcher: string, ttl: number): void 
 /** Debounce: another payload, and the delay begins again. */
 function replace(step: Step, task: NewTask): EnqueueOutcome {
   const row = step.row(task.id) as Row
-  const large = bytesOf(task.payload) > LARGE
+  const large = task.payload.length > LARGE
   if (large) step.db.run(PUT_BODY, row.n, task.payload)
   else if (row.flags & FLAG.large) step.db.run('DELETE FROM neotask_bodies WHERE n = ?', row.n)
   let flags = large ? row.flags | FLAG.large : row.flags & ~FLAG.large

@@ -24,7 +24,7 @@ export const SWEPT = 200
 const FIND = 'SELECT g, cancelled FROM neotask_groups WHERE q = ? AND id = ?'
 const CREATE = 'INSERT INTO neotask_groups (q, id, touched) VALUES (?, ?, ?)'
 const SWEEPS = 'SELECT g, past, cancelled, paused FROM neotask_groups WHERE q = ? AND sweep = 1 LIMIT ?'
-const MEMBERS = `SELECT ${ROW} FROM neotask_members m JOIN neotask_tasks t ON t.n = m.n WHERE m.g = ? AND m.n > ? ORDER BY m.n LIMIT ?`
+const MEMBERS = `SELECT ${ROW} FROM neotask_members m CROSS JOIN neotask_tasks t ON t.n = m.n WHERE m.g = ? AND m.n > ? ORDER BY m.n LIMIT ?`
 
 /** Makes the task a member. @returns whether the group is cancelled */
 export function joinGroup(step: Step, row: Row, id: string): boolean {

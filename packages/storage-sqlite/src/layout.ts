@@ -118,7 +118,7 @@ export function rowFrom(tuple: RowTuple): Row {
   }
 }
 
-/** Payloads above this lie apart, so that claim and settlement do not write them again. */
+/** Payloads longer than this (bytes, or characters of text) lie apart, so that claim and settlement do not write them again. */
 export const LARGE = 1000
 
 export type Stored = string | Buffer | null

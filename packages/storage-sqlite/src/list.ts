@@ -46,7 +46,8 @@ export function listTasks(db: Database, ref: QueueRef, query: ListQuery): TaskPa
   return { tasks: page.tasks, cursor: format(from) }
 }
 
-function placesOf(db: Database, q: number, state: number): number[] {
+/** The places in which tasks of a state may stand. */
+export function placesOf(db: Database, q: number, state: number): number[] {
   if (state === RUNNING) return db.all<[number]>(SESSIONS, q).map(([s]) => sessionPlace(s))
   const own = [placeOf(q, state)]
   if (state !== PENDING) return own

@@ -133,15 +133,19 @@ function pruneState(
   const place = step.place(state)
   const { now } = step
   let excess = kept - rule.count
+  const isOver = (row: Row): boolean => row.rank <= now - GRACE && (row.rank <= now - rule.age || excess > 0)
+  const read = (count: number): Row[] => {
+    const { rank, n } = cursors.get(place) ?? { rank: 0, n: 0 }
+    return step.db.all<RowTuple>(OLDEST, place, rank, n, count).map(rowFrom)
+  }
+  // Most often the oldest stays, and with it all others.
+  const [first] = read(1)
+  const rows = first && isOver(first) ? read(limit) : []
   let removed = 0
-  let from = cursors.get(place)
-  const tuples = step.db.all<RowTuple>(OLDEST, place, from?.rank ?? 0, from?.n ?? 0, limit + 1)
-  let end = tuples.length <= limit
-  for (const tuple of tuples.slice(0, limit)) {
-    const row = rowFrom(tuple)
-    if (row.rank > now - GRACE || (row.rank > now - rule.age && excess <= 0)) {
-      end = true
-      break
+  for (const row of rows) {
+    if (!isOver(row)) {
+      cursors.delete(place)
+      return { removed, more: false }
     }
     const watched = row.flags & FLAG.watched && step.db.get(WATCHERS, row.n, now) !== undefined
     if (!watched && neededBy(step, row) === undefined) {
@@ -149,12 +153,13 @@ function pruneState(
       removed++
       excess--
     } else {
-      from = { rank: row.rank, n: row.n }
-      cursors.set(place, from)
+      cursors.set(place, { rank: row.rank, n: row.n })
     }
   }
-  if (end) cursors.delete(place)
-  return { removed, more: !end }
+  // A full piece may have more behind it; at the end the search begins anew with those that had to stay.
+  const more = rows.length === limit
+  if (!more) cursors.delete(place)
+  return { removed, more }
 }
 
 /** Removes at most `limit` of what else has had its time. @returns how many */

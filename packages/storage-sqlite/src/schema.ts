@@ -152,6 +152,7 @@ CREATE TABLE neotask_sessions (
   retention TEXT NOT NULL
 ) STRICT;
 CREATE INDEX neotask_sessions_open ON neotask_sessions (q) WHERE state < 2;
+CREATE INDEX neotask_sessions_over ON neotask_sessions (ended) WHERE state = 2;
 
 CREATE TABLE neotask_taken (
   s INTEGER NOT NULL,
@@ -211,6 +212,7 @@ CREATE TABLE neotask_locks (
   until INTEGER NOT NULL,
   PRIMARY KEY (tenant, key)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX neotask_locks_until ON neotask_locks (until);
 
 CREATE TABLE neotask_notices (
   notice INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -34,10 +34,10 @@ import { Turn, yieldTurn, type Connection } from './connection.js'
 import { refusalFrom, type Database } from './database.js'
 import { Effects } from './effects.js'
 import { enqueueUnit, pinAgain, watch } from './enqueue.js'
+import { enqueueRun, plainRun } from './enqueue-run.js'
 import { finish, makeReady } from './finish.js'
 import { setFlags, sweepGroups, SWEPT } from './groups.js'
 import {
-  bytesOf,
   FINAL_INDEX,
   FLAG,
   LARGE,
@@ -68,7 +68,7 @@ const COUNTS = `SELECT q, pending, scheduled, blocked, running, success, failed,
   FROM neotask_queues WHERE tenant = ? AND queue = ?`
 const PREFETCHED = `SELECT count(*) FROM neotask_sessions s JOIN neotask_tasks t ON t.place = -2 * s.s
   WHERE s.q = ? AND s.state < 2 AND t.flags & ${FLAG.started} = 0`
-const LIVE = 'SELECT id FROM neotask_sessions WHERE q = ? AND state = 0'
+const LIVE = 'SELECT id FROM neotask_sessions WHERE q = ? AND state < 2 AND state = 0'
 const HISTORY = `SELECT minute, enqueued, success, failed, cancelled, skipped, retried FROM neotask_history
   WHERE q = ? AND minute >= ? AND minute <= ? ORDER BY minute`
 const ERRORS = `SELECT fingerprint, count(*) AS members, max(at), n FROM neotask_failures WHERE q = ?
@@ -305,11 +305,20 @@ export class SqliteQueue implements QueueFace {
     const step = Step.in(database, ref)
     const outcomes: EnqueueOutcome[][] = []
     let tasks = 0
-    for (let index = from; index < units.length; index++) {
+    for (let index = from; index < units.length && tasks < BATCH;) {
+      if (tasks > 0 && turn.over) break
+      const run = accept === enqueueUnit ? plainRun(step, units, index, options) : undefined
+      if (run) {
+        for (const outcome of enqueueRun(step, run)) outcomes.push([outcome])
+        tasks += run.length
+        index += run.length
+        continue
+      }
       const unit = asList(units[index] as Unit)
-      if (tasks > 0 && (tasks + unit.length > BATCH || turn.over)) break
+      if (tasks > 0 && tasks + unit.length > BATCH) break
       outcomes.push(accept(step, unit, options))
       tasks += unit.length
+      index++
     }
     return { effects: conclude(step, this.#cursors), value: outcomes }
   }
@@ -401,7 +410,7 @@ function reviveTask(step: Step, row: Row, options: ReviveOptions): void {
   row.flags &= ~(FLAG.decided | FLAG.held | FLAG.watched | FLAG.delayed)
   if (options.payload) {
     const { payload, codec } = options.payload
-    const large = bytesOf(payload) > LARGE
+    const large = payload.length > LARGE
     if (large) db.run('INSERT OR REPLACE INTO neotask_bodies VALUES (?, ?)', row.n, payload)
     else if (row.flags & FLAG.large) db.run('DELETE FROM neotask_bodies WHERE n = ?', row.n)
     row.flags = large ? row.flags | FLAG.large : row.flags & ~FLAG.large

@@ -12,8 +12,9 @@ import {
 import { noteTaken } from './cancel.js'
 import { yieldTurn, type Connection } from './connection.js'
 import type { Effects } from './effects.js'
-import { hasOpenEdge, release } from './finish.js'
-import { BLOCKED, FLAG, lanePlace, sessionOf, sessionPlace, stateIndex, stateOf, type Row } from './layout.js'
+import { release } from './finish.js'
+import { placesOf } from './list.js'
+import { BLOCKED, FLAG, lanePlace, sessionOf, sessionPlace, stateOf } from './layout.js'
 import { conclude, pruneRest, pruneTasks, type PruneCursors } from './retention.js'
 import { addLooked, lookAtSessions, takeBack, type Reporting } from './sessions.js'
 import type { SqliteNotices } from './sqlite-notices.js'
@@ -29,6 +30,8 @@ export class SqliteUpkeep implements UpkeepFace {
   readonly #connection: Connection
   readonly #notices: SqliteNotices
   readonly #cursors: PruneCursors
+  /** Up to where the blocked tasks of each queue have been compared. */
+  readonly #looked = new Map<number, number>()
 
   constructor(connection: Connection, notices: SqliteNotices, cursors: PruneCursors) {
     this.#connection = connection
@@ -81,10 +84,11 @@ export class SqliteUpkeep implements UpkeepFace {
   }
 
   async reconcile(ref: QueueRef, limit: number): Promise<{ readonly mended: number }> {
-    const mended = await this.#find(
-      ref,
-      (step) => mendPlaces(step, limit) + mendBlocked(step, limit) + mendCounters(step),
-    )
+    const mended = await this.#find(ref, (step) => {
+      const blocked = mendBlocked(step, limit, this.#looked.get(step.q) ?? -1)
+      this.#looked.set(step.q, blocked.next)
+      return mendPlaces(step, limit) + blocked.mended + mendCounters(step)
+    })
     return { mended: mended ?? 0 }
   }
 
@@ -154,42 +158,37 @@ function mendPlaces(step: Step, limit: number): number {
   return mended
 }
 
-/** Tasks that wait for parents which will not release them any more. */
-function mendBlocked(step: Step, limit: number): number {
+const BLOCKED_TASKS = `SELECT t.id, t.rank, t.flags, EXISTS (
+    SELECT 1 FROM neotask_edges e JOIN neotask_tasks p ON p.n = e.parent WHERE e.child = t.n AND e.open = 1 AND (
+      p.place < 0 OR p.place % 8 < 4 OR EXISTS (SELECT 1 FROM neotask_cascades c WHERE c.q = t.q AND c.parent = p.n)
+    )
+  ) FROM neotask_tasks t WHERE t.place = ? AND t.rank > ? ORDER BY t.rank LIMIT ?`
+
+/** Tasks that wait for parents which will not release them any more. @returns how many, and where to go on */
+function mendBlocked(step: Step, limit: number, from: number): { mended: number; next: number } {
   const { db } = step
-  const stuck = db.all<[string]>(
-    `SELECT t.id FROM neotask_tasks t WHERE t.place = ? AND t.flags & ${FLAG.held} = 0 AND NOT EXISTS (
-       SELECT 1 FROM neotask_edges e JOIN neotask_tasks p ON p.n = e.parent WHERE e.child = t.n AND e.open = 1 AND (
-         p.place < 0 OR p.place % 8 < 4 OR EXISTS (SELECT 1 FROM neotask_cascades c WHERE c.q = t.q AND c.parent = p.n)
-       )
-     ) LIMIT ?`,
-    step.place(BLOCKED),
-    limit,
-  )
-  for (const [id] of stuck) {
-    const row = step.row(id) as Row
+  const seen = db.all<[string, number, number, number]>(BLOCKED_TASKS, step.place(BLOCKED), from, limit)
+  let mended = 0
+  for (const [id, , flags, waits] of seen) {
+    const row = waits === 0 && !(flags & FLAG.held) ? step.row(id) : undefined
+    if (!row) continue
     db.run('UPDATE neotask_edges SET open = 0 WHERE child = ?', row.n)
-    if (!hasOpenEdge(step, row.n)) release(step, row)
+    release(step, row)
+    mended++
   }
-  return stuck.length
+  return { mended, next: seen.length < limit ? -1 : (seen.at(-1)?.[1] ?? -1) }
 }
 
 /** The counters of the queue against what stands there. */
 function mendCounters(step: Step): number {
-  const found = step.counts.map(() => 0)
-  const counted = step.db.all<[number, number]>(
-    'SELECT place, count(*) FROM neotask_tasks WHERE q = ? GROUP BY place',
-    step.q,
-  )
-  for (const [place, count] of counted) {
-    const state = stateIndex(place)
-    found[state] = (found[state] ?? 0) + count
-  }
+  const count = (place: number): number =>
+    step.db.get<[number]>('SELECT count(*) FROM neotask_tasks WHERE place = ?', place)?.[0] ?? 0
   let mended = 0
-  for (const [state, count] of found.entries()) {
-    const difference = count - (step.counts[state] ?? 0)
-    if (difference === 0) continue
-    step.shift(undefined, state, difference)
+  for (const [state, counted] of [...step.counts.entries()]) {
+    let found = 0
+    for (const place of placesOf(step.db, step.q, state)) found += count(place)
+    if (found === counted) continue
+    step.shift(undefined, state, found - counted)
     mended++
   }
   return mended

@@ -8,7 +8,7 @@ import { BLOCKED, FLAG, ROW, rowFrom, SCHEDULED, stateIndex, type Row, type RowT
 import type { Step } from './step.js'
 
 const DUE = `SELECT ${ROW} FROM neotask_tasks t WHERE t.place = ? AND t.rank <= ? ORDER BY t.rank, t.n LIMIT ?`
-const PASSED = `SELECT ${ROW} FROM neotask_deadlines d JOIN neotask_tasks t ON t.n = d.n WHERE d.q = ? AND d.at <= ? ORDER BY d.at LIMIT ?`
+const PASSED = `SELECT ${ROW} FROM neotask_deadlines d CROSS JOIN neotask_tasks t ON t.n = d.n WHERE d.q = ? AND d.at <= ? ORDER BY d.at LIMIT ?`
 const NEXT_DUE = 'SELECT rank FROM neotask_tasks WHERE place = ? ORDER BY rank LIMIT 1'
 const NEXT_DEADLINE = 'SELECT at FROM neotask_deadlines WHERE q = ? ORDER BY at LIMIT 1'
 const OPEN_PARENTS = `SELECT p.id FROM neotask_edges e JOIN neotask_tasks p ON p.n = e.parent WHERE e.child = ? AND e.open = 1`
