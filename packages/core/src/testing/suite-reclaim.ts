@@ -103,6 +103,20 @@ export function reclaimRules(rule: Rule): void {
     assert.equal((await hand.claim(1))[0]?.probation, false)
   })
 
+  rule('S29', 'a probation is over when the task is marked as started', async (bench) => {
+    await bench.add('task')
+    const node = await bench.node({ ttl: SHORT_TTL })
+    await node.claim(1)
+    await bench.lose(node)
+    const hand = await bench.hand()
+    await hand.claim(1)
+    await hand.settle('task', 'released')
+    assert.equal((await hand.claim(1))[0]?.probation, true)
+    await hand.start('task')
+    await hand.settle('task', 'released')
+    assert.equal((await hand.claim(1))[0]?.probation, false)
+  })
+
   rule(
     'S18',
     'reclaim takes back no more than its limit in a call, and goes on with the next',
