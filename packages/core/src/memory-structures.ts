@@ -192,6 +192,8 @@ export class Chain implements Structure {
 
 /** Final records in the order of their ends, with what retention has looked at. */
 export class Done extends Chain {
+  /** Records that the present step added. */
+  entered = 0
   declare readonly state: FinalState
   /** The oldest record that retention has not looked at. All before it are in `#kept`. */
   #candidate: Task | undefined = undefined
@@ -200,6 +202,7 @@ export class Done extends Chain {
 
   override enter(task: Task): void {
     super.enter(task)
+    this.entered++
     this.#candidate ??= task
   }
 
