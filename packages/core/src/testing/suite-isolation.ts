@@ -56,13 +56,13 @@ const DEEDS: Readonly<Record<string, (bench: Bench) => Promise<unknown>>> = {
     await bench.drain()
   },
   prune: async (bench) => {
-    await bench.advance(MINUTE)
+    await bench.advance(11 * SECOND)
     await bench.prune({ success: { age: 0, count: 0 }, failed: { age: 0, count: 0 } })
   },
   reconcile: (bench) => bench.storage.upkeep.reconcile(bench.ref, 100),
 }
 
-const LONG_DEEDS: Readonly<Record<string, number>> = { drain: 2 * HOUR, prune: MINUTE }
+const LONG_DEEDS: Readonly<Record<string, number>> = { drain: 2 * HOUR, prune: 11 * SECOND }
 
 export function isolationRules(rule: Rule): void {
   for (const [name, deed] of Object.entries(DEEDS)) {

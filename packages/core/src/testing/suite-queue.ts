@@ -249,7 +249,7 @@ export function queueRules(rule: Rule): void {
       for (const state of FINAL_STATES) await bench.makeIn(state)
       const id = await bench.makeIn('running')
       await (await bench.hand()).settle(id, 'retry')
-      await bench.advance(2 * MINUTE)
+      await bench.advance(MINUTE)
       await bench.makeIn('success')
       const whole = await bench.storage.queue.history(bench.ref, { from: start - MINUTE, to: start + HOUR })
       const total = { enqueued: 0, success: 0, failed: 0, cancelled: 0, skipped: 0, retried: 0 }
@@ -270,7 +270,7 @@ export function queueRules(rule: Rule): void {
         1,
       )
     },
-    { moves: 2 * MINUTE },
+    { moves: MINUTE },
   )
 
   rule(

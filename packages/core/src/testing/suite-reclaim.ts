@@ -103,6 +103,20 @@ export function reclaimRules(rule: Rule): void {
     assert.equal((await hand.claim(1))[0]?.probation, false)
   })
 
+  rule('S29', 'a probation is over when the task is marked as started', async (bench) => {
+    await bench.add('task')
+    const node = await bench.node({ ttl: SHORT_TTL })
+    await node.claim(1)
+    await bench.lose(node)
+    const hand = await bench.hand()
+    await hand.claim(1)
+    await hand.settle('task', 'released')
+    assert.equal((await hand.claim(1))[0]?.probation, true)
+    await hand.start('task')
+    await hand.settle('task', 'released')
+    assert.equal((await hand.claim(1))[0]?.probation, false)
+  })
+
   rule(
     'S18',
     'reclaim takes back no more than its limit in a call, and goes on with the next',
@@ -126,18 +140,24 @@ export function reclaimRules(rule: Rule): void {
     },
   )
 
-  rule('S19', 'claims alone, without upkeep, find a lost session and take its tasks over', async (bench) => {
-    await bench.add(...ids('t', 250))
-    const node = await bench.node({ ttl: SHORT_TTL })
-    await node.claim(250)
-    const hand = await bench.hand()
-    await bench.advance(SUSPECT)
-    assert.deepEqual(await hand.claim(1), [])
-    await bench.advance(CONDEMNED)
-    const claimed: string[] = []
-    for (let calls = 0; calls < 10; calls++) claimed.push(...idsOf(await hand.claim(100)))
-    assert.deepEqual(claimed.sort(), ids('t', 250))
-  })
+  rule(
+    'S19',
+    'claims alone, without upkeep, find a lost session and take its tasks over, 200 at most in one',
+    async (bench) => {
+      await bench.add(...ids('t', 250))
+      const node = await bench.node({ ttl: SHORT_TTL })
+      await node.claim(250)
+      const hand = await bench.hand()
+      await bench.advance(SUSPECT)
+      assert.deepEqual(await hand.claim(1), [])
+      await bench.advance(CONDEMNED)
+      const claimed = idsOf(await hand.claim(100))
+      const { pending } = await bench.storage.queue.counts(bench.ref)
+      assert.ok(claimed.length + pending <= 200, `${claimed.length + pending} taken back by one claim`)
+      for (let calls = 0; calls < 10; calls++) claimed.push(...idsOf(await hand.claim(100)))
+      assert.deepEqual(claimed.sort(), ids('t', 250))
+    },
+  )
 
   rule(
     'S20',

@@ -34,11 +34,11 @@ export function retentionRules(rule: Rule): void {
       `${state} records are removed beyond the age of ${own} ones`,
       async (bench) => {
         await final(bench, state, ['old'])
-        await bench.advance(20 * SECOND)
+        await bench.advance(4 * SECOND)
         await final(bench, state, ['new'])
         await bench.advance(YOUNG)
         const retention = {
-          [own]: { age: 25 * SECOND, count: 1000 },
+          [own]: { age: 12 * SECOND, count: 1000 },
           [other]: NOTHING,
         } as unknown as Retention
         await bench.prune({ ...retention, [own]: FOREVER })
@@ -47,7 +47,7 @@ export function retentionRules(rule: Rule): void {
         assert.deepEqual(await bench.states('old', 'new'), ['unknown', state])
         await bench.census()
       },
-      { moves: 31 * SECOND },
+      { moves: 15 * SECOND },
     )
 
     rule(

@@ -4,10 +4,10 @@ import type { Bench, Rule } from './harness.js'
 import { ids, idsOf, MINUTE, SECOND, SHORT_TTL } from './sketch.js'
 
 /** Just before, and after, a silent session of {@link SHORT_TTL} is suspect. */
-const UNSUSPECTED = 0.4 * SHORT_TTL
+const UNSUSPECTED = 0.3 * SHORT_TTL
 const SUSPECT = 0.7 * SHORT_TTL
 /** After a suspicion: not yet long enough, and long enough, to be condemned. */
-const UNCONDEMNED = 0.2 * SHORT_TTL
+const UNCONDEMNED = 0.15 * SHORT_TTL
 const CONDEMNED = 0.5 * SHORT_TTL
 
 const nodeRecord = async (bench: Bench, session: string): Promise<boolean> =>
