@@ -4,7 +4,7 @@
 import { formatCount, formatSpan } from './format.js'
 
 /** The part of a stream that is needed; `process.stderr` has it. */
-export interface Screen {
+interface Screen {
   readonly isTTY?: boolean
   readonly columns?: number
   write(text: string): unknown
