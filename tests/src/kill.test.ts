@@ -197,20 +197,20 @@ test('two workers of which one is killed, again and again', { timeout: 600_000 }
 
 test(
   'a worker that was frozen for longer than its session cannot finish what another has taken over',
-  { timeout: 30_000 },
+  { timeout: 90_000 },
   async () => {
     const frozen = startWorker(1)
     const id = await producer.submit({ n: 7, ms: 300 })
     const executions = () => (existsSync(log) ? (readWitness(log).get(id) ?? []) : [])
-    await until('it runs', () => executions().length === 1, 10_000)
+    await until('it runs', () => executions().length === 1, 20_000)
     frozen.child.kill('SIGSTOP')
     const other = startWorker(1)
-    expect(await producer.waitForResult(id, { timeout: '10s' })).toEqual({ square: 49, pid: other.pid })
+    expect(await producer.waitForResult(id, { timeout: '20s' })).toEqual({ square: 49, pid: other.pid })
     const record = await producer.getTask(id)
     expect(record).toMatchObject({ state: 'success', attempts: 1 })
 
     frozen.child.kill('SIGCONT')
-    await until('its end was refused', () => executions()[0]?.refused === true, 10_000)
+    await until('its end was refused', () => executions()[0]?.refused === true, 20_000)
     const [first, second] = executions()
     expect(executions()).toHaveLength(2)
     expect(first).toMatchObject({ pid: frozen.pid, ended: true, accepted: false, refused: true })
