@@ -55,12 +55,15 @@ async function installDependencies() {
   try {
     await run(label, 'npx', [...pnpm, 'install', '--frozen-lockfile', '--config.confirm-modules-purge=false'])
     // pnpm finds nothing to do after a change of Node version, but the compiled file belongs to the old one.
-    if (!sqliteLoads())
+    if (sqliteProblem()) {
       await run('compiling SQLite for this Node', 'npx', [...pnpm, '-r', 'rebuild', 'better-sqlite3'])
-  } finally {
-    if (existsSync(join(sqliteHome, 'node_modules', 'better-sqlite3')) && !sqliteLoads()) say(compilerHint)
+    }
+  } catch (error) {
+    const installed = existsSync(join(sqliteHome, 'node_modules', 'better-sqlite3'))
+    if (!installed || !sqliteProblem()) throw error
   }
-  if (!sqliteLoads()) throw new SetupError('better-sqlite3 was installed but does not load.')
+  const problem = sqliteProblem()
+  if (problem) throw new SetupError(`${problem}\n${compilerHint}`)
   writeFileSync(stampFile, stamp)
 }
 
@@ -78,14 +81,24 @@ function fingerprint() {
 }
 
 const sqliteHome = join(root, 'packages', 'storage-sqlite')
-const compilerHint = `better-sqlite3 does not load, so it has to be compiled here. That takes python3, make and g++
-(Debian: apt-get install python3 make g++; macOS: xcode-select --install) and the headers of this Node, which are
-downloaded unless npm_config_nodedir names a folder that has include/node/node.h.`
+const compilerHint = `better-sqlite3 has to be compiled here. That takes python3, make and g++ (Debian: apt-get install python3
+make g++; macOS: xcode-select --install) and the headers of this very Node ${process.version}: they are downloaded,
+unless npm_config_nodedir names the folder whose include/node/node.h belongs to it.`
 
-/** Asks a process of its own, since a module built for another Node may take the process down with it. */
-function sqliteLoads() {
-  const program = `new (require('better-sqlite3'))(':memory:').close()`
-  return spawnSync(process.execPath, ['-e', program], { cwd: sqliteHome, stdio: 'ignore' }).status === 0
+/**
+ * Why better-sqlite3 does not load, if so. Asks a process of its own, since a module built for another Node may take the
+ * process down with it.
+ */
+function sqliteProblem() {
+  const program = `
+    try { new (require('better-sqlite3'))(':memory:').close() }
+    catch (error) { console.log(error.message.split(' Tried:')[0]); process.exit(1) }`
+  const { status, signal, stdout } = spawnSync(process.execPath, ['-e', program], {
+    cwd: sqliteHome,
+    encoding: 'utf8',
+  })
+  if (status === 0) return undefined
+  return `better-sqlite3 does not load: ${signal ?? stdout.trim()}`
 }
 
 /**
@@ -137,14 +150,22 @@ function run(label, command, args) {
 
 /**
  * The environment for the repository's own tools: they find each other (turbo calls pnpm), and native code is compiled
- * with the headers that came with this Node, when it has some, instead of downloaded ones.
+ * with headers that are here already, if some belong to this Node, instead of downloaded ones. npm passes `nodedir` of
+ * the user's configuration on, which may belong to another Node.
  */
 function toolEnvironment() {
   /** @type {NodeJS.ProcessEnv} */
   const env = { ...process.env, TURBO_TELEMETRY_DISABLED: '1' }
   const path = Object.keys(env).find((name) => name.toUpperCase() === 'PATH') ?? 'PATH'
   env[path] = [join(root, 'node_modules', '.bin'), env[path]].join(delimiter)
-  const prefix = resolve(process.execPath, '..', '..')
-  if (existsSync(join(prefix, 'include', 'node', 'node.h'))) env.npm_config_nodedir ??= prefix
+  const nodedir = [env.npm_config_nodedir, resolve(process.execPath, '..', '..')].find(hasHeadersOfThisNode)
+  if (nodedir) env.npm_config_nodedir = nodedir
   return env
+}
+
+function hasHeadersOfThisNode(/** @type {string | undefined} */ prefix) {
+  const header = join(prefix ?? '', 'include', 'node', 'node_version.h')
+  if (!prefix || !existsSync(header)) return false
+  const [major = ''] = process.versions.node.split('.')
+  return new RegExp(`define NODE_MAJOR_VERSION ${major}\\b`).test(readFileSync(header, 'utf8'))
 }

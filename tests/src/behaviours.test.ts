@@ -82,31 +82,37 @@ describe.each(STORAGES)('on $name', ({ open }) => {
     expect(started).toEqual(Array.from({ length: 200 }, (_, n) => n))
   })
 
-  it.each(['throw', 'return'])('keeps a cancelled running task cancelled when its handler %ss afterwards', async (how) => {
-    const hold = gate()
-    let reason: string | undefined
-    let ended = false
-    const pool = poolOf({
-      executor: async (_: number, ctx) => {
-        ctx.signal.addEventListener('abort', () => (reason = (ctx.signal.reason as { kind: string }).kind))
-        await hold.passed
-        ended = true
-        if (how === 'throw') throw new Error('too late')
-      },
-    })
-    const id = await pool.submit(1)
-    const waiting = pool.waitForResult(id)
-    waiting.catch(() => {})
-    await until('it runs', async () => (await pool.health()).running === 1)
-    await pool.cancel(id, 'not wanted')
-    await expect(waiting).rejects.toMatchObject({ code: 'TASK_CANCELLED', message: expect.stringContaining('not wanted') as string })
-    await until('the handler is told', () => reason === 'cancelled')
-    hold.open()
-    await until('the handler ended', () => ended)
-    await pool.drain()
-    expect(await pool.getTask(id)).toMatchObject({ state: 'cancelled', attempts: 0 })
-    expect(await pool.getStats()).toMatchObject({ retried: 0, completed: 0, cancelled: 1 })
-  })
+  it.each(['throw', 'return'])(
+    'keeps a cancelled running task cancelled when its handler %ss afterwards',
+    async (how) => {
+      const hold = gate()
+      let reason: string | undefined
+      let ended = false
+      const pool = poolOf({
+        executor: async (_: number, ctx) => {
+          ctx.signal.addEventListener('abort', () => (reason = (ctx.signal.reason as { kind: string }).kind))
+          await hold.passed
+          ended = true
+          if (how === 'throw') throw new Error('too late')
+        },
+      })
+      const id = await pool.submit(1)
+      const waiting = pool.waitForResult(id)
+      waiting.catch(() => {})
+      await until('it runs', async () => (await pool.health()).running === 1)
+      await pool.cancel(id, 'not wanted')
+      await expect(waiting).rejects.toMatchObject({
+        code: 'TASK_CANCELLED',
+        message: expect.stringContaining('not wanted') as string,
+      })
+      await until('the handler is told', () => reason === 'cancelled')
+      hold.open()
+      await until('the handler ended', () => ended)
+      await pool.drain()
+      expect(await pool.getTask(id)).toMatchObject({ state: 'cancelled', attempts: 0 })
+      expect(await pool.getStats()).toMatchObject({ retried: 0, completed: 0, cancelled: 1 })
+    },
+  )
 
   it('closes with ten running and 1 000 waiting: the ten end, the rest keeps its order', async () => {
     const hold = gate()
@@ -128,7 +134,11 @@ describe.each(STORAGES)('on $name', ({ open }) => {
     expect(report.finished).toBe(10)
     expect(ended).toHaveLength(10)
     expect(started).toHaveLength(10)
-    expect(await storage.queue.counts({ tenant: 'default', queue: 'default' })).toMatchObject({ success: 10, pending: 1000, running: 0 })
+    expect(await storage.queue.counts({ tenant: 'default', queue: 'default' })).toMatchObject({
+      success: 10,
+      pending: 1000,
+      running: 0,
+    })
 
     const rest: number[] = []
     const second = poolOf({ concurrency: 1, executor: (n: number) => void rest.push(n) })
@@ -185,7 +195,10 @@ describe.each(STORAGES)('on $name', ({ open }) => {
       },
     })
     const id = await pool.submit(null)
-    await expect(pool.waitForResult(id)).rejects.toMatchObject({ code: 'TASK_FAILED', cause: { message: 'not yet' } })
+    await expect(pool.waitForResult(id)).rejects.toMatchObject({
+      code: 'TASK_FAILED',
+      cause: { message: 'not yet' },
+    })
     works = true
     await pool.retry(id)
     expect(await pool.waitForResult(id)).toBe('done')
@@ -244,7 +257,9 @@ describe.each(STORAGES)('on $name', ({ open }) => {
     expect(await pool.waitForResult(anyway)).toBe('anyway')
     await expect(pool.waitForResult(never)).rejects.toMatchObject({ code: 'DEPENDENCY_FAILED' })
     expect(order).toEqual(['first', 'second', 'bad', 'anyway'])
-    await expect(pool.submit('x', { after: 'nobody' })).rejects.toMatchObject({ code: 'DEPENDENCY_NOT_FOUND' })
+    await expect(pool.submit('x', { after: 'nobody' })).rejects.toMatchObject({
+      code: 'DEPENDENCY_NOT_FOUND',
+    })
   })
 
   it('never starts a delayed task early', async () => {
@@ -256,7 +271,7 @@ describe.each(STORAGES)('on $name', ({ open }) => {
     for (let n = 0; n < 40; n++) {
       const delay = 5 + ((n * 37) % 150)
       due.set(n, Date.now() + delay)
-      ids.push(await pool.submit(n, n % 2 === 0 ? { delay } : { runAt: new Date((due.get(n) as number)) }))
+      ids.push(await pool.submit(n, n % 2 === 0 ? { delay } : { runAt: new Date(due.get(n) as number) }))
     }
     await pool.waitAll(ids)
     for (const [n, at] of due) {
@@ -277,13 +292,16 @@ describe.each(STORAGES)('on $name', ({ open }) => {
     expect((await pool.getStats()).submitted).toBe(1)
   })
 
-  it.each([0, '', false, null, undefined, [], {}, Number.MIN_SAFE_INTEGER, 'ü€😀'])('keeps the result %j', async (value) => {
-    const pool = poolOf({ executor: (data: unknown) => data })
-    expect(await pool.run(value)).toEqual(value)
-    const id = await pool.submit(value)
-    await pool.waitForResult(id)
-    expect(await pool.getResult(id)).toEqual(value)
-  })
+  it.each([0, '', false, null, undefined, [], {}, Number.MIN_SAFE_INTEGER, 'ü€😀'])(
+    'keeps the result %j',
+    async (value) => {
+      const pool = poolOf({ executor: (data: unknown) => data })
+      expect(await pool.run(value)).toEqual(value)
+      const id = await pool.submit(value)
+      await pool.waitForResult(id)
+      expect(await pool.getResult(id)).toEqual(value)
+    },
+  )
 
   it('runs the last of several submits within a debounce window, once', async () => {
     const seen: number[] = []
@@ -327,7 +345,10 @@ describe.each(STORAGES)('on $name', ({ open }) => {
           ctx.progress({ done: 3 })
           ctx.log('three done', { of: 5 })
           await ctx.checkpoint({ next: 4 })
-          await until('the progress is stored', async () => (await pool.getTask(ctx.id))?.progress !== undefined)
+          await until(
+            'the progress is stored',
+            async () => (await pool.getTask(ctx.id))?.progress !== undefined,
+          )
           throw new Error('crash')
         }
         return ctx.state
@@ -360,7 +381,9 @@ describe.each(STORAGES)('on $name', ({ open }) => {
     waiting.catch(() => {})
     await until('the wait is registered', async () => (await pool.getStatus(id)) === 'scheduled')
     await pool.remove(id)
-    await expect(waiting).rejects.toMatchObject({ code: expect.stringMatching(/TASK_REMOVED|RESULT_EXPIRED/) as string })
+    await expect(waiting).rejects.toMatchObject({
+      code: expect.stringMatching(/TASK_REMOVED|RESULT_EXPIRED/) as string,
+    })
     await expect(pool.waitForResult(id)).rejects.toMatchObject({ code: 'RESULT_EXPIRED' })
   })
 

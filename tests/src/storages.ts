@@ -52,7 +52,11 @@ export function gate(): Gate {
 }
 
 /** Resolves when the condition holds; rejects after `ms` with what was awaited. */
-export async function until(what: string, condition: () => boolean | Promise<boolean>, ms = 5000): Promise<void> {
+export async function until(
+  what: string,
+  condition: () => boolean | Promise<boolean>,
+  ms = 5000,
+): Promise<void> {
   const end = performance.now() + ms
   while (!(await condition())) {
     if (performance.now() > end) throw new Error(`not within ${ms} ms: ${what}`)

@@ -8,14 +8,14 @@ import { openStorage } from './open-storage.js'
 import type { SubmitOptions } from './options.js'
 import { TaskPool, type TaskPoolOptions } from './task-pool.js'
 
-const pools: TaskPool<never>[] = []
+const pools: TaskPool[] = []
 afterEach(async () => {
   await Promise.all(pools.splice(0).map((pool) => pool.close({ timeout: 0 })))
 })
 
 function poolOf<Data, Result>(options: TaskPoolOptions<Data, Result>): TaskPool<Data, Result> {
   const pool = new TaskPool(options)
-  pools.push(pool as unknown as TaskPool<never>)
+  pools.push(pool)
   return pool
 }
 
@@ -27,7 +27,11 @@ circular.self = circular
 
 describe('options of a pool', () => {
   it.each([
-    ['an unknown option', { concurency: 5 }, /concurency: expected no such option, did you mean concurrency\? .* got 5/],
+    [
+      'an unknown option',
+      { concurency: 5 },
+      /concurency: expected no such option, did you mean concurrency\? .* got 5/,
+    ],
     ['a negative number', { concurrency: -1 }, /concurrency: expected an integer from 0 to 100000, got -1/],
     ['NaN', { concurrency: NaN }, /concurrency: .* got NaN/],
     ['an infinite number', { maxQueueSize: Infinity }, /maxQueueSize: .* got Infinity/],
@@ -63,10 +67,14 @@ describe('options of a pool', () => {
 
   it('refuses bad definitions', () => {
     expect(() => defineTask({ name: 'a b', handler: executor })).toThrow(/defineTask.name: .* got "a b"/)
-    expect(() => defineTask({ name: 'a', handler: wrong('x') })).toThrow(/defineTask\("a"\).handler: expected a function/)
+    expect(() => defineTask({ name: 'a', handler: wrong('x') })).toThrow(
+      /defineTask\("a"\).handler: expected a function/,
+    )
     expect(() => defineTask({ name: 'a', timeout: 'x' })).toThrow(/defineTask\("a"\).timeout/)
     const a = defineTask({ name: 'a', handler: executor })
-    expect(() => new TaskPool({ tasks: [a, defineTask({ name: 'a', handler: executor })] })).toThrow(/tasks: expected each name once/)
+    expect(() => new TaskPool({ tasks: [a, defineTask({ name: 'a', handler: executor })] })).toThrow(
+      /tasks: expected each name once/,
+    )
   })
 })
 
@@ -86,14 +94,20 @@ describe('submit', () => {
     ['delay and runAt', { delay: 1, runAt: new Date() }, /runAt: /],
     ['an unknown option', { delai: 1 }, /delai: expected no such option, did you mean delay\?/],
     ['debounce without an id', { debounce: 5 }, /debounce: expected an id/],
-    ['too many parents', { after: Array.from({ length: 101 }, (_, i) => `p${i}`) }, /after: expected at most 100/],
+    [
+      'too many parents',
+      { after: Array.from({ length: 101 }, (_, i) => `p${i}`) },
+      /after: expected at most 100/,
+    ],
     ['a bad mode', { after: { ids: ['a'], on: 'sometimes' } }, /after.on: /],
     ['bad tags', { tags: 'red' }, /tags: /],
     ['options that are none', 'high', /submit options: expected an object, got "high"/],
   ])('refuses %s and stores nothing', async (_, options, message) => {
     const pool = poolOf({ executor, concurrency: 0 })
     await expect(pool.submit(wrong({}), options as SubmitOptions)).rejects.toThrow(message)
-    await expect(pool.submit(wrong({}), options as SubmitOptions)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    await expect(pool.submit(wrong({}), options as SubmitOptions)).rejects.toMatchObject({
+      code: 'OPTION_INVALID',
+    })
     expect((await pool.counts()).pending).toBe(0)
   })
 
@@ -130,7 +144,9 @@ describe('submit', () => {
     const known = defineTask({ name: 'known', handler: executor })
     const foreign = defineTask({ name: 'foreign', handler: executor })
     const pool = poolOf({ tasks: [known] })
-    await expect(pool.submit(foreign, wrong(1))).rejects.toThrow(/task: expected one of this pool's tasks \(known\), got "foreign"/)
+    await expect(pool.submit(foreign, wrong(1))).rejects.toThrow(
+      /task: expected one of this pool's tasks \(known\), got "foreign"/,
+    )
   })
 
   it('refuses after close, and so does everything else', async () => {
@@ -138,7 +154,13 @@ describe('submit', () => {
     const id = await pool.submit(wrong(1))
     await pool.close()
     await pool.close()
-    for (const call of [() => pool.submit(wrong(1)), () => pool.run(wrong(1)), () => pool.waitForResult(id), () => pool.counts(), () => pool.start()]) {
+    for (const call of [
+      () => pool.submit(wrong(1)),
+      () => pool.run(wrong(1)),
+      () => pool.waitForResult(id),
+      () => pool.counts(),
+      () => pool.start(),
+    ]) {
       await expect(call()).rejects.toMatchObject({ code: 'POOL_CLOSED' })
     }
   })
@@ -224,7 +246,10 @@ describe('handlers', () => {
     const before = performance.now()
     expect(await pool.close({ timeout: 10 })).toMatchObject({ finished: 0, returned: 1 })
     expect(performance.now() - before).toBeLessThan(3000)
-    expect(await storage.queue.counts({ tenant: 'default', queue: 'default' })).toMatchObject({ pending: 1, running: 0 })
+    expect(await storage.queue.counts({ tenant: 'default', queue: 'default' })).toMatchObject({
+      pending: 1,
+      running: 0,
+    })
   })
 
   it('that block the loop for seconds keep their tasks, and the pool goes on', async () => {
@@ -289,7 +314,10 @@ describe('listeners and services', () => {
     await pool.start()
     await pool.start()
     await pool.use(service('b'))
-    await expect(pool.use(service('c', true))).rejects.toMatchObject({ code: 'SERVICE_FAILED', cause: { message: 'no' } })
+    await expect(pool.use(service('c', true))).rejects.toMatchObject({
+      code: 'SERVICE_FAILED',
+      cause: { message: 'no' },
+    })
     await expect(pool.use(wrong({ name: 'd' }))).rejects.toThrow(/service: /)
     await pool.close()
     expect(calls).toEqual(['start a', 'start b', 'start c', 'stop b', 'stop a'])

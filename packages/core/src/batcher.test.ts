@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { Batcher, type BatcherOptions } from './batcher.js'
-import { systemClock } from './clock.js'
+import { type Clock, systemClock } from './clock.js'
 import { NeoTaskError } from './errors.js'
 import { ManualClock } from './testing/manual-clock.js'
 
@@ -296,10 +296,16 @@ describe('Batcher', () => {
     call(0).answer(['late'])
     await clock.settle()
     expect(second.settled).toBe(false)
+    const third = watch(batcher.add(3))
+    await clock.settle()
+    expect(sent()).toEqual([[1], [2]])
     call(1).answer()
     await clock.settle()
     expect(second.value).toBe('2')
+    call(2).answer()
     await batcher.idle()
+    await clock.settle()
+    expect(third.value).toBe('3')
     expect(clock.pending).toBe(0)
   })
 
@@ -330,6 +336,30 @@ describe('Batcher', () => {
     await batcher.idle()
     expect(sent()).toEqual([[1]])
     expect([batcher.waiting, clock.pending]).toEqual([0, 0])
+  })
+
+  it('does not send what expired while the loop was too busy for timers', async () => {
+    const clock = new ManualClock()
+    const late: Clock = {
+      now: () => clock.now(),
+      monotonic: () => clock.monotonic(),
+      after: () => ({ cancel() {} }),
+    }
+    const { batcher, call, sent } = setUp({ clock: late, timeout: 1000 })
+    const first = watch(batcher.add(1))
+    await clock.settle()
+    const second = watch(batcher.add(2))
+    clock.advance(500)
+    const third = watch(batcher.add(3))
+    clock.advance(600)
+    call(0).answer()
+    await clock.settle()
+    expect(first.value).toBe('1')
+    expect(second.error).toMatchObject({ code: 'STORAGE_UNAVAILABLE', uncertain: false })
+    expect(sent()).toEqual([[1], [3]])
+    call(1).answer()
+    await clock.settle()
+    expect(third.value).toBe('3')
   })
 
   it('becomes idle when everything has settled, also what was added meanwhile', async () => {

@@ -136,7 +136,10 @@ export class Batcher<In, Out> {
     // The timer may be late, and what has expired must not be sent.
     this.#expireWaiting(this.#options.clock.monotonic())
     const entries = this.#take()
-    if (entries.length === 0) return this.#settled()
+    if (entries.length === 0) {
+      this.#settled()
+      return
+    }
     const items: In[] = []
     for (const entry of entries) items.push(entry.item)
     this.#batch = { entries, items, expired: 0, error: undefined, pause: undefined }
@@ -176,7 +179,10 @@ export class Batcher<In, Out> {
         results = await this.#options.run(batch.items)
       } catch (error) {
         if (this.#batch !== batch) return
-        if (!(error instanceof NeoTaskError && error.retryable)) return this.#fail(batch, error)
+        if (!(error instanceof NeoTaskError && error.retryable)) {
+          this.#fail(batch, error)
+          return
+        }
         batch.error = error
         await new Promise<void>((resolve) => {
           const pause = longest * (0.5 + Math.random() / 2)
@@ -193,10 +199,8 @@ export class Batcher<In, Out> {
     const { entries } = batch
     if (results.length !== entries.length) {
       const message = `the storage must give ${entries.length} answers, it gave ${results.length}`
-      return this.#fail(
-        batch,
-        new StorageUnavailableError('STORAGE_UNAVAILABLE', message, { uncertain: true }),
-      )
+      this.#fail(batch, new StorageUnavailableError('STORAGE_UNAVAILABLE', message, { uncertain: true }))
+      return
     }
     this.#batch = undefined
     for (let i = batch.expired; i < entries.length; i++) {
@@ -214,7 +218,10 @@ export class Batcher<In, Out> {
 
   /** A batch came to its end, or what waited for it did. */
   #settled(): void {
-    if (!this.#isIdle()) return this.#startSoon()
+    if (!this.#isIdle()) {
+      this.#startSoon()
+      return
+    }
     this.#buffer.length = 0
     this.#head = 0
     this.#timer?.cancel()

@@ -1,12 +1,13 @@
 /** Checks that every option shares: each refuses a bad value by the name of the option, and says what was expected. */
-import { optionError, show } from './errors.js'
+import { optionError } from './errors.js'
 import { MAX_PRIORITY, Priority } from './task.js'
 
 const NAME = /^[A-Za-z0-9._:-]{1,64}$/
 
 /** Refuses what is no object; `expected` says what would be one. */
 export function checkObject(value: unknown, option: string, expected = 'an object'): void {
-  if (value === null || typeof value !== 'object' || Array.isArray(value)) throw optionError(option, expected, value)
+  if (value === null || typeof value !== 'object' || Array.isArray(value))
+    throw optionError(option, expected, value)
 }
 
 /**
@@ -38,7 +39,12 @@ export function checkName(value: unknown, option: string): void {
   }
 }
 
-export function checkInteger(value: unknown, option: string, min: number, max: number = Number.MAX_SAFE_INTEGER): number {
+export function checkInteger(
+  value: unknown,
+  option: string,
+  min: number,
+  max: number = Number.MAX_SAFE_INTEGER,
+): number {
   if (!Number.isInteger(value) || (value as number) < min || (value as number) > max) {
     const range = max === Number.MAX_SAFE_INTEGER ? `from ${min}` : `from ${min} to ${max}`
     throw optionError(option, `an integer ${range}`, value)
@@ -49,13 +55,18 @@ export function checkInteger(value: unknown, option: string, min: number, max: n
 export function checkPriority(value: unknown, option: string): number {
   if (!Number.isInteger(value) || (value as number) < 0 || (value as number) > MAX_PRIORITY) {
     const names = Object.entries(Priority).map(([name, number]) => `${name} ${number}`)
-    throw optionError(option, `an integer from 0 to ${MAX_PRIORITY}, smaller first (${names.join(', ')})`, value)
+    throw optionError(
+      option,
+      `an integer from 0 to ${MAX_PRIORITY}, smaller first (${names.join(', ')})`,
+      value,
+    )
   }
   return value as number
 }
 
 export function checkTags(value: unknown, option: string): void {
-  if (!Array.isArray(value) || value.length > 20) throw optionError(option, 'an array of at most 20 words', value)
+  if (!Array.isArray(value) || value.length > 20)
+    throw optionError(option, 'an array of at most 20 words', value)
   for (const tag of value as unknown[]) {
     if (typeof tag !== 'string' || tag === '' || tag.length > 64) {
       throw optionError(option, 'words of 1 to 64 characters', tag)
@@ -66,12 +77,41 @@ export function checkTags(value: unknown, option: string): void {
 export function checkInstant(value: unknown, option: string): number {
   const ms = value instanceof Date ? value.getTime() : value
   if (typeof ms !== 'number' || !Number.isFinite(ms) || Math.abs(ms) > 8.64e15) {
-    throw optionError(option, 'a valid Date, or ms since 1970', value instanceof Date ? 'an invalid Date' : value)
+    throw optionError(
+      option,
+      'a valid Date, or ms since 1970',
+      value instanceof Date ? 'an invalid Date' : value,
+    )
   }
   return Math.ceil(ms)
 }
 
-export function checkMethods(value: unknown, option: string, methods: readonly string[]): void {
-  const missing = methods.find((name) => typeof (value as Record<string, unknown> | null)?.[name] !== 'function')
-  if (missing !== undefined) throw optionError(option, `an object with ${methods.join(', ')}`, show(value))
+export function checkMethods(
+  value: unknown,
+  option: string,
+  methods: readonly string[],
+  expected: string = `an object with ${methods.join(', ')}`,
+): void {
+  const given = value as Record<string, unknown> | null | undefined
+  if (methods.some((name) => typeof given?.[name] !== 'function')) throw optionError(option, expected, value)
+}
+
+export function checkBoolean(value: unknown, option: string): boolean {
+  if (typeof value !== 'boolean') throw optionError(option, 'true or false', value)
+  return value
+}
+
+/** A text with something in it. */
+export function checkText(value: unknown, option: string, most: number): string {
+  if (typeof value !== 'string' || value === '' || value.length > most) {
+    throw optionError(option, `a text of 1 to ${most} characters`, value)
+  }
+  return value
+}
+
+/** The value, when it is one of these. */
+export function oneOf<const T extends string>(value: unknown, option: string, values: readonly T[]): T {
+  const found = values.find((each) => each === value)
+  if (found !== undefined) return found
+  throw optionError(option, values.map((each) => `'${each}'`).join(' or '), value)
 }

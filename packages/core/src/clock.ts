@@ -52,10 +52,13 @@ class SystemTimer implements Timer {
   #arm(): void {
     // Rounded up, and looked at again when it fires: libuv may fire up to 1 ms early, we never do.
     const rest = Math.max(1, Math.ceil(this.#due - performance.now()))
-    this.#handle = setTimeout(() => {
-      if (this.#due > performance.now()) this.#arm()
-      else this.#action()
-    }, Math.min(rest, LONGEST))
+    this.#handle = setTimeout(
+      () => {
+        if (this.#due > performance.now()) this.#arm()
+        else this.#action()
+      },
+      Math.min(rest, LONGEST),
+    )
     if (!this.#hold) this.#handle.unref()
   }
 }

@@ -83,6 +83,8 @@ describe('jsonCodec', () => {
     expect(there(runInNewContext('({ a: [1, { b: new Date(0) }] })'))).toStrictEqual({
       a: [1, { b: '1970-01-01T00:00:00.000Z' }],
     })
+    expect(there([Object.assign(new Date(0), { toJSON: () => ({ told: true }) })])).toEqual([{ told: true }])
+    expect(refusal([Object.assign(new Date(0), { toJSON: () => NaN })]).message).toContain('data[0]')
     expect(there(Object.assign([1], { toJSON: () => 'told' }))).toBe('told')
   })
 

@@ -8,7 +8,7 @@ import { NeoTaskError } from './errors.js'
 import type { EventBus } from './event-bus.js'
 import type { Execution } from './execution.js'
 import type { Kinds } from './kinds.js'
-import type { Ending, LifecycleManager } from './lifecycle-manager.js'
+import type { LifecycleManager } from './lifecycle-manager.js'
 import type { ResolvedOptions } from './options.js'
 import type { PoolEvents } from './pool-events.js'
 import type { StatsRecorder } from './pool-stats.js'
@@ -149,7 +149,7 @@ export class Consumer {
         reported: (reports, stale) => this.#reported(reports, stale),
         settled: (settlement, accepted) => {
           this.#inTrouble = false
-          lifecycle.settled(settlement as Ending, accepted)
+          lifecycle.settled(settlement, accepted)
         },
         fenced: () => this.#workers.abortAll('lease-lost'),
         unfenced: () => this.#scheduler.observed(undefined),
@@ -160,7 +160,8 @@ export class Consumer {
         },
         holding: (session) => {
           const ids = this.#scheduler.holding()
-          for (const execution of this.#workers.executions) if (execution.session === session) ids.push(execution.id)
+          for (const execution of this.#workers.executions)
+            if (execution.session === session) ids.push(execution.id)
           return ids
         },
         tick: () => this.#scheduler.tick(),
@@ -224,7 +225,9 @@ export class Consumer {
     const left = this.#workers.abandonAll()
     for (const execution of left) lifecycle.release(execution.claimed, this.#session)
     let cancelTimer: Timer | undefined
-    const late = new Promise<void>((resolve) => (cancelTimer = clock.after(callTimeout, resolve, { hold: true })))
+    const late = new Promise<void>(
+      (resolve) => (cancelTimer = clock.after(callTimeout, resolve, { hold: true })),
+    )
     await Promise.race([this.#session.flush(), late])
     cancelTimer?.cancel()
     this.#loseCheckpoints()
@@ -255,7 +258,8 @@ export class Consumer {
   #marks(session: string): Mark[] {
     const marks = this.#scheduler.marks()
     for (const execution of this.#workers.executions) {
-      if (!execution.marked && execution.session === session) marks.push({ id: execution.id, token: execution.token })
+      if (!execution.marked && execution.session === session)
+        marks.push({ id: execution.id, token: execution.token })
     }
     return marks
   }

@@ -10,10 +10,14 @@ export function withDeadline<T>(call: Promise<T>, ms: number, clock: Clock, what
   return new Promise((resolve, reject) => {
     const late = (): void =>
       reject(
-        new StorageUnavailableError('STORAGE_UNAVAILABLE', `the storage did not answer ${what} within ${ms} ms`, {
-          retryable: true,
-          uncertain: true,
-        }),
+        new StorageUnavailableError(
+          'STORAGE_UNAVAILABLE',
+          `the storage did not answer ${what} within ${ms} ms`,
+          {
+            retryable: true,
+            uncertain: true,
+          },
+        ),
       )
     const timer = clock.after(ms, late, { hold: true })
     call.then(
@@ -24,7 +28,7 @@ export function withDeadline<T>(call: Promise<T>, ms: number, clock: Clock, what
       (error: unknown) => {
         timer.cancel()
         // What the storage rejected with, passed on as it is.
-        reject(error as Error)
+        reject(error)
       },
     )
   })

@@ -5,14 +5,17 @@
  * one needs the handler.
  */
 import type { StandardSchemaV1 } from '@standard-schema/spec'
-import { checkKeys, checkName, checkObject, checkPriority, checkTags } from './checks.js'
+import { checkKeys, checkMethods, checkName, checkObject, checkPriority, checkTags } from './checks.js'
 import { parseDuration, type Duration } from './duration.js'
 import { optionError, ValidationError } from './errors.js'
 import { resolveRetry, type RetryOptions } from './retry-policy.js'
 import type { TaskContext } from './task-context.js'
 
 /** What runs a task. May be synchronous; what it returns (or resolves with) is the task's result. */
-export type Handler<Data = unknown, Result = unknown> = (data: Data, ctx: TaskContext) => Result | Promise<Result>
+export type Handler<Data = unknown, Result = unknown> = (
+  data: Data,
+  ctx: TaskContext,
+) => Result | Promise<Result>
 
 /** What may be set for a kind of task, and again for each task. */
 export interface TaskDefaults {
@@ -54,13 +57,19 @@ export class TaskDefinition<Input = never, Result = unknown> {
     if (spec.handler !== undefined && typeof spec.handler !== 'function') {
       throw optionError(`${where}.handler`, 'a function', spec.handler)
     }
-    if (spec.input !== undefined && typeof spec.input['~standard']?.validate !== 'function') {
-      throw optionError(`${where}.input`, 'a Standard Schema (zod, valibot, arktype …)', spec.input)
+    if (spec.input !== undefined) {
+      const schema = spec.input as Partial<StandardSchemaV1>
+      checkMethods(
+        schema['~standard'],
+        `${where}.input`,
+        ['validate'],
+        'a Standard Schema (zod, valibot, arktype …)',
+      )
     }
     checkDefaults(spec, where)
     this.name = spec.name
     this.handler = spec.handler
-    this.#schema = spec.input as StandardSchemaV1 | undefined
+    this.#schema = spec.input
     this.defaults = { retry: spec.retry, timeout: spec.timeout, priority: spec.priority, tags: spec.tags }
   }
 
@@ -68,16 +77,21 @@ export class TaskDefinition<Input = never, Result = unknown> {
   parse(data: Input): unknown {
     if (this.#schema === undefined) return data
     const outcome = this.#schema['~standard'].validate(data)
-    return outcome instanceof Promise ? outcome.then((settled) => this.#accept(settled)) : this.#accept(outcome)
+    return outcome instanceof Promise
+      ? outcome.then((settled) => this.#accept(settled))
+      : this.#accept(outcome)
   }
 
   #accept(outcome: StandardSchemaV1.Result<unknown>): unknown {
     if (outcome.issues === undefined) return outcome.value
     const found = outcome.issues.slice(0, 5).map((issue) => {
-      const path = (issue.path ?? []).map((part) => String(typeof part === 'object' ? part.key : part)).join('.')
+      const path = (issue.path ?? [])
+        .map((part) => String(typeof part === 'object' ? part.key : part))
+        .join('.')
       return path === '' ? issue.message : `${path}: ${issue.message}`
     })
-    const more = outcome.issues.length > found.length ? ` and ${outcome.issues.length - found.length} more` : ''
+    const more =
+      outcome.issues.length > found.length ? ` and ${outcome.issues.length - found.length} more` : ''
     throw new ValidationError('VALIDATION_FAILED', `task ${this.name}: ${found.join('; ')}${more}`)
   }
 }

@@ -44,7 +44,7 @@ function parseText(text: string): number {
   if (parts === null) return NaN
   let ms = 0
   for (const [index, [, unit]] of UNITS.entries()) ms += Number(parts[index + 1] ?? 0) * unit
-  // 1.1 s is 1100 ms, not 1100.0000000000002.
+  // 1.005 s is 1005 ms, not 1004.9999999999999.
   return Math.round(ms * 1000) / 1000
 }
 

@@ -117,7 +117,7 @@ describe('EventBus', () => {
     const { bus, clock } = setUp()
     const other = new EventBus<Events>({
       clock,
-      onError: (() => Promise.reject(new Error('later'))) as () => void,
+      onError: () => Promise.reject(new Error('later')),
     })
     other.on('started', () => {
       throw new Error('oops')
@@ -171,6 +171,12 @@ describe('EventBus', () => {
     leave()
     await clock.advanceAsync(1000)
     expect([calls, errors.length]).toEqual([1, 1])
+
+    const leaveAtOnce = bus.on('started', () => Promise.reject(new Error('no')))
+    bus.emit('started', { id: '2' })
+    leaveAtOnce()
+    await clock.settle()
+    expect([errors.length, clock.pending]).toEqual([2, 0])
   })
 
   it('forgets everything when it closes, and reports what would have been repeated', async () => {

@@ -194,14 +194,20 @@ export class EventBus<Events extends object> {
     error: unknown,
   ): void {
     const pause = PAUSES[repeats]
-    if (pause === undefined || handler.removed || this.#closed) return this.#report(error, type)
+    if (pause === undefined || handler.removed || this.#closed) {
+      this.#report(error, type)
+      return
+    }
     const giveUp = (): void => {
       timer.cancel()
       this.#repeats.delete(giveUp)
       this.#report(error, type)
     }
     const timer = this.#clock.after(pause, () => {
-      if (handler.removed) return giveUp()
+      if (handler.removed) {
+        giveUp()
+        return
+      }
       this.#repeats.delete(giveUp)
       this.#call(type, handler, first, second, repeats + 1)
     })

@@ -127,7 +127,7 @@ export class Execution implements TaskContext {
   }
 
   log(message: string, fields?: Readonly<Record<string, unknown>>): void {
-    const text = fields === undefined ? String(message) : `${message} ${safeJson(fields)}`
+    const text = fields === undefined ? message : `${message} ${safeJson(fields)}`
     const line = `${new Date(this.#host.now()).toISOString()} ${text}`
     const lines = (this.lines ??= [])
     lines.push(line.length > LINE_LIMIT ? `${line.slice(0, LINE_LIMIT - 1)}…` : line)

@@ -38,25 +38,36 @@ export function explainTask(record: TaskRecord, { counts, nodes, now }: Facts): 
   const { state } = record
   switch (state) {
     case 'running':
-      if (record.started) say('running', `runs on node ${record.node ?? 'unknown'}, attempt ${record.attempts + 1}`)
-      else say('prefetched', `claimed by node ${record.node ?? 'unknown'}, which has not said yet that it started`)
+      if (record.started)
+        say('running', `runs on node ${record.node ?? 'unknown'}, attempt ${record.attempts + 1}`)
+      else
+        say(
+          'prefetched',
+          `claimed by node ${record.node ?? 'unknown'}, which has not said yet that it started`,
+        )
       break
     case 'scheduled': {
       const left = Math.max(0, (record.dueAt ?? now) - now)
-      if (record.attempts > 0) say('retry-later', `attempt ${record.attempts} failed; the next is due in ${left} ms`)
+      if (record.attempts > 0)
+        say('retry-later', `attempt ${record.attempts} failed; the next is due in ${left} ms`)
       else say('due-later', `is due in ${left} ms`)
       break
     }
     case 'blocked': {
       if (record.held) say('held', 'is held until complete() is called')
       const parents = record.waitsFor ?? []
-      if (parents.length > 0) say('waits-for-parents', `waits for ${parents.length} tasks: ${parents.slice(0, 5).join(', ')}`)
+      if (parents.length > 0)
+        say('waits-for-parents', `waits for ${parents.length} tasks: ${parents.slice(0, 5).join(', ')}`)
       break
     }
     case 'pending':
-      if (record.lane?.startsWith('group:')) say('group-paused', `its group ${record.lane.slice(6)} is paused`)
+      if (record.lane?.startsWith('group:'))
+        say('group-paused', `its group ${record.lane.slice(6)} is paused`)
       if (record.lane?.startsWith('kind:')) {
-        say('unknown-kind', `a node that claimed has no handler for ${JSON.stringify(record.kind)}; it waits for one that has`)
+        say(
+          'unknown-kind',
+          `a node that claimed has no handler for ${JSON.stringify(record.kind)}; it waits for one that has`,
+        )
       }
       break
     default: {
@@ -69,7 +80,10 @@ export function explainTask(record: TaskRecord, { counts, nodes, now }: Facts): 
     if (counts.paused) say('queue-paused', 'the queue is paused')
     if (nodes.length === 0) say('no-consumer', 'no node consumes from the storage')
     else if (state === 'pending' && reasons.length === 0) {
-      say('waits-for-slot', `${counts.pending} tasks are ready and ${counts.running} are held by ${nodes.length} nodes`)
+      say(
+        'waits-for-slot',
+        `${counts.pending} tasks are ready and ${counts.running} are held by ${nodes.length} nodes`,
+      )
     }
   }
   return { id: record.id, state, reasons }

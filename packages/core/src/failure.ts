@@ -22,7 +22,10 @@ export class StoredError extends Error {
   readonly code: string | undefined
 
   constructor(failure: Failure) {
-    super(failure.message, failure.cause === undefined ? undefined : { cause: new StoredError(failure.cause) })
+    super(
+      failure.message,
+      failure.cause === undefined ? undefined : { cause: new StoredError(failure.cause) },
+    )
     this.name = failure.name
     this.code = failure.code
     if (failure.stack !== undefined) this.stack = failure.stack
@@ -71,10 +74,12 @@ function textOf(value: unknown): string {
   if (typeof value === 'string') return value
   if (value === undefined) return 'the handler threw undefined'
   try {
-    return JSON.stringify(value) ?? String(value)
+    const json = JSON.stringify(value) as string | undefined
+    if (json !== undefined) return json
   } catch {
-    return Object.prototype.toString.call(value)
+    // A cycle, a BigInt, or a toJSON that throws: its type is said instead.
   }
+  return Object.prototype.toString.call(value)
 }
 
 function cut(text: string, limit: number): string {
@@ -91,5 +96,8 @@ export function fingerprint(failure: Failure): string {
     .replace(/"[^"]*"|'[^']*'|`[^`]*`/g, '"…"')
     .replace(/\b[0-9a-f]{8}[0-9a-f-]{4,}\b/gi, '#')
     .replace(/\d+/g, '#')
-  return createHash('sha256').update(`${failure.name}\n${failure.code ?? ''}\n${message}`).digest('base64url').slice(0, 12)
+  return createHash('sha256')
+    .update(`${failure.name}\n${failure.code ?? ''}\n${message}`)
+    .digest('base64url')
+    .slice(0, 12)
 }

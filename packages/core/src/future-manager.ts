@@ -8,9 +8,22 @@
 import { randomBytes } from 'node:crypto'
 import { Batcher } from './batcher.js'
 import type { Clock, Timer } from './clock.js'
-import { NeoTaskError, TaskCancelledError, TaskFailedError, WaitTimeoutError } from './errors.js'
+import {
+  NeoTaskError,
+  TaskCancelledError,
+  TaskFailedError,
+  WaitTimeoutError,
+  type ErrorCode,
+} from './errors.js'
 import { StoredError, type Failure } from './failure.js'
-import { CHANGED, finalChannel, type FinalRecord, type QueueRef, type Storage, type WatchOutcome } from './storage.js'
+import {
+  CHANGED,
+  finalChannel,
+  type FinalRecord,
+  type QueueRef,
+  type Storage,
+  type WatchOutcome,
+} from './storage.js'
 import { isGeneratedId } from './task.js'
 import type { Codec } from './codec.js'
 
@@ -140,7 +153,9 @@ export class FutureManager {
   async #subscribe(): Promise<void> {
     const { notices } = this.#context.storage
     try {
-      this.#unsubscribe = await notices.subscribe(finalChannel(this.watcher), (message) => this.#heard(message))
+      this.#unsubscribe = await notices.subscribe(finalChannel(this.watcher), (message) =>
+        this.#heard(message),
+      )
     } catch {
       // Polling finds what messages would have said; the next wait tries again.
       this.#subscribing = undefined
@@ -201,12 +216,17 @@ export class FutureManager {
               timeout,
               () => {
                 end()
-                reject(new WaitTimeoutError('WAIT_TIMEOUT', `task ${id} did not end within ${timeout} ms`, { taskId: id }))
+                reject(
+                  new WaitTimeoutError('WAIT_TIMEOUT', `task ${id} did not end within ${timeout} ms`, {
+                    taskId: id,
+                  }),
+                )
               },
               { hold: true },
             )
       const abort = (): void => {
         end()
+        // Whatever the caller aborted with is what the caller gets.
         reject(signal?.reason as Error)
       }
       const end = (): void => {
@@ -225,7 +245,7 @@ export class FutureManager {
         },
         (error: unknown) => {
           end()
-          reject(error as Error)
+          reject(error)
         },
       )
     })
@@ -256,7 +276,10 @@ function resultOf(record: FinalRecord, codec: Codec): unknown {
   const { result, resultCodec } = record
   if (result === undefined) return undefined
   if (resultCodec !== undefined && resultCodec !== codec.id) {
-    throw new NeoTaskError('PAYLOAD_INVALID', `the result was made by codec ${resultCodec}, this pool has ${codec.id}`)
+    throw new NeoTaskError(
+      'PAYLOAD_INVALID',
+      `the result was made by codec ${resultCodec}, this pool has ${codec.id}`,
+    )
   }
   return codec.decode(result)
 }
@@ -269,11 +292,16 @@ export function endError(record: FinalRecord): NeoTaskError {
   const why = message ?? cause?.message
   const tail = why === undefined || why === '' ? '' : `: ${why}`
   if (state === 'failed') {
-    const code = reason === undefined ? 'TASK_FAILED' : (reason as 'POISON')
-    return new TaskFailedError(code, `task ${id} failed${reason === undefined ? '' : ` (${reason})`}${tail}`, options)
+    const code = reason === undefined ? 'TASK_FAILED' : (reason as ErrorCode)
+    return new TaskFailedError(
+      code,
+      `task ${id} failed${reason === undefined ? '' : ` (${reason})`}${tail}`,
+      options,
+    )
   }
-  if (state === 'skipped') return new TaskCancelledError('TASK_SKIPPED', `task ${id} was skipped${tail}`, options)
-  const code = (reason ?? 'TASK_CANCELLED') as 'TASK_CANCELLED'
+  if (state === 'skipped')
+    return new TaskCancelledError('TASK_SKIPPED', `task ${id} was skipped${tail}`, options)
+  const code = (reason ?? 'TASK_CANCELLED') as ErrorCode
   const suffix = code === 'TASK_CANCELLED' ? '' : ` (${code})`
   return new TaskCancelledError(code, `task ${id} was cancelled${suffix}${tail}`, options)
 }
@@ -287,5 +315,7 @@ function missingError(id: string, outcome: 'unknown' | 'forgotten', seen: boolea
 }
 
 function closedError(id: string): NeoTaskError {
-  return new NeoTaskError('POOL_CLOSED', `the pool was closed while task ${id} was waited for`, { taskId: id })
+  return new NeoTaskError('POOL_CLOSED', `the pool was closed while task ${id} was waited for`, {
+    taskId: id,
+  })
 }

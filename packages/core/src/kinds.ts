@@ -50,16 +50,24 @@ export class Kinds {
    */
   constructor(
     executor: Handler<never> | undefined,
-    tasks: readonly TaskDefinition<never, unknown>[],
+    tasks: readonly TaskDefinition[],
     defaults: { retry: RetryPolicy; timeout: number | undefined; codec: Codec },
   ) {
     const { retry, timeout } = defaults
     this.#codec = defaults.codec
-    if (executor !== undefined && typeof executor !== 'function') throw optionError('executor', 'a function', executor)
-    if (!Array.isArray(tasks)) throw optionError('tasks', 'an array of what defineTask returns', tasks)
-    this.#kinds.set(EXECUTOR, { handler: executor, retry, timeout, priority: Priority.normal, tags: undefined })
-    for (const task of tasks as readonly unknown[]) {
-      if (!(task instanceof TaskDefinition)) throw optionError('tasks', 'what defineTask returns', task)
+    if (executor !== undefined && typeof executor !== 'function')
+      throw optionError('executor', 'a function', executor)
+    const given: unknown = tasks
+    if (!Array.isArray(given)) throw optionError('tasks', 'an array of what defineTask returns', given)
+    this.#kinds.set(EXECUTOR, {
+      handler: executor,
+      retry,
+      timeout,
+      priority: Priority.normal,
+      tags: undefined,
+    })
+    for (const task of given as readonly unknown[]) {
+      if (!isDefinition(task)) throw optionError('tasks', 'what defineTask returns', task)
       if (this.#kinds.has(task.name)) throw optionError('tasks', 'each name once', task.name)
       this.#kinds.set(task.name, resolveKind(task, retry, timeout))
     }
@@ -74,12 +82,17 @@ export class Kinds {
   get(name: string): Kind {
     const kind = this.#kinds.get(name)
     if (kind !== undefined) return kind
-    throw optionError('task', `one of this pool's tasks (${[...this.#kinds.keys()].filter(Boolean).join(', ')})`, name)
+    throw optionError(
+      'task',
+      `one of this pool's tasks (${[...this.#kinds.keys()].filter(Boolean).join(', ')})`,
+      name,
+    )
   }
 
   resolve(claimed: Claimed): Rules {
     const kind = this.get(claimed.kind)
-    if (kind.handler === undefined) throw new NeoTaskError('ILLEGAL_STATE', `no handler for kind ${claimed.kind}`)
+    if (kind.handler === undefined)
+      throw new NeoTaskError('ILLEGAL_STATE', `no handler for kind ${claimed.kind}`)
     if (claimed.options === undefined) return kind as Rules
     const own = parseStored(claimed.options)
     return { handler: kind.handler, retry: own.retry ?? kind.retry, timeout: own.timeout ?? kind.timeout }
@@ -96,7 +109,11 @@ export class Kinds {
   }
 }
 
-function resolveKind(task: TaskDefinition<never, unknown>, retry: RetryPolicy, timeout: number | undefined): Kind {
+function isDefinition(value: unknown): value is TaskDefinition {
+  return value instanceof TaskDefinition
+}
+
+function resolveKind(task: TaskDefinition, retry: RetryPolicy, timeout: number | undefined): Kind {
   const { defaults } = task
   checkObject(defaults, 'tasks')
   checkDefaults(defaults, `task ${task.name}`)
@@ -110,7 +127,10 @@ function resolveKind(task: TaskDefinition<never, unknown>, retry: RetryPolicy, t
 }
 
 /** What must be stored with a task; `undefined` for most. */
-export function storedOptions(submit: ResolvedSubmit, tags: readonly string[] | undefined): string | undefined {
+export function storedOptions(
+  submit: ResolvedSubmit,
+  tags: readonly string[] | undefined,
+): string | undefined {
   const all = submit.tags ?? tags
   if (submit.retry === undefined && submit.timeout === undefined && all === undefined) return undefined
   const stored: StoredOptions = {}

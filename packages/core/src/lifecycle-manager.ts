@@ -130,7 +130,10 @@ export class LifecycleManager {
   submitSync(task: NewTask, data: unknown): boolean {
     const { storage, ref, options } = this.#context
     if (storage.queue.enqueueSync === undefined) {
-      throw new NeoTaskError('ILLEGAL_STATE', `submitSync: the storage ${storage.name} has no transactions of yours`)
+      throw new NeoTaskError(
+        'ILLEGAL_STATE',
+        `submitSync: the storage ${storage.name} has no transactions of yours`,
+      )
     }
     const [outcome] = storage.queue.enqueueSync(ref, [task], { maxQueueSize: options.maxQueueSize })
     return this.#tell(task, data, outcome as EnqueueOutcome)
@@ -196,7 +199,8 @@ export class LifecycleManager {
       }),
     )
     this.#roomWaiters.unshift(...refused)
-    this.#roomPause = refused.length < trying.length ? ROOM_FIRST : Math.min(ROOM_LONGEST, this.#roomPause * 2)
+    this.#roomPause =
+      refused.length < trying.length ? ROOM_FIRST : Math.min(ROOM_LONGEST, this.#roomPause * 2)
     this.#lookingForRoom = false
     this.#lookForRoom()
   }
@@ -276,7 +280,10 @@ export class LifecycleManager {
     if (execution === undefined) return
     const { stats, events, options } = this.#context
     if (!accepted) {
-      options.logger.debug({ task: ending.id, token: ending.token }, 'the end of an attempt came too late and was refused')
+      options.logger.debug(
+        { task: ending.id, token: ending.token },
+        'the end of an attempt came too late and was refused',
+      )
       return
     }
     const { id } = ending
@@ -339,7 +346,11 @@ export class LifecycleManager {
 
   /** What can never succeed, or was said to be final by the handler, is not tried again. */
   #mayRetry(error: unknown): boolean {
-    return !(error instanceof NonRetryableError || error instanceof PayloadError || error instanceof ValidationError)
+    return !(
+      error instanceof NonRetryableError ||
+      error instanceof PayloadError ||
+      error instanceof ValidationError
+    )
   }
 
   #measure(execution: Execution): number {

@@ -1,10 +1,9 @@
 /** Locks for the user's own purposes, in the storage that the pool uses. */
 import { randomBytes } from 'node:crypto'
-import { checkInteger } from './checks.js'
+import { checkInteger, checkText } from './checks.js'
 import type { Clock } from './clock.js'
 import { withDeadline } from './deadline.js'
 import { parseDuration, type Duration } from './duration.js'
-import { optionError } from './errors.js'
 import type { Storage } from './storage.js'
 
 export interface Lock {
@@ -43,20 +42,20 @@ export class PoolLocks {
    * @returns `undefined` when somebody holds it
    */
   async acquire(key: string, ttl: Duration): Promise<Lock | undefined> {
-    if (typeof key !== 'string' || key === '' || key.length > 512) {
-      throw optionError('locks.acquire(key)', 'a text of 1 to 512 characters', key)
-    }
+    checkText(key, 'locks.acquire(key)', 512)
     const ms = checkInteger(Math.ceil(parseDuration(ttl, 'locks.acquire(ttl)')), 'locks.acquire(ttl)', 1)
     const owner = `${this.#owner}.${++this.#owners}`
     const { tenant, clock, callTimeout } = this.#context
     const { locks } = await this.#context.storage()
-    const call = <T>(answer: Promise<T>): Promise<T> => withDeadline(answer, callTimeout, clock, `the lock ${key}`)
+    const call = <T>(answer: Promise<T>): Promise<T> =>
+      withDeadline(answer, callTimeout, clock, `the lock ${key}`)
     const taken = await call(locks.acquire(tenant, key, owner, ms))
     if (taken === undefined) return undefined
     return {
       key,
       fence: taken.fence,
-      extend: (more) => call(locks.extend(tenant, key, owner, parseDuration(more, 'lock.extend(ttl)', { min: 1 }))),
+      extend: (more) =>
+        call(locks.extend(tenant, key, owner, parseDuration(more, 'lock.extend(ttl)', { min: 1 }))),
       release: () => call(locks.release(tenant, key, owner)),
     }
   }

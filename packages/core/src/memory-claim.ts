@@ -20,7 +20,13 @@ export interface ClaimLimits {
 }
 
 /** @param issue gives the claim's token; called once, when there is something to claim */
-export function claim(queue: MemoryQueue, lease: Lease, limits: ClaimLimits, now: number, issue: () => number): Claimed[] {
+export function claim(
+  queue: MemoryQueue,
+  lease: Lease,
+  limits: ClaimLimits,
+  now: number,
+  issue: () => number,
+): Claimed[] {
   const claimed: Claimed[] = []
   const { want } = limits
   const bound = limits.moreUrgentThan === undefined ? Infinity : scoreOf(limits.moreUrgentThan, 0)
@@ -43,8 +49,8 @@ export function claim(queue: MemoryQueue, lease: Lease, limits: ClaimLimits, now
     claimed.push(claimedOf(queue, task, waited))
   }
   // Among the idle only when there is nothing left for it: what a bound kept back would not wait for a wake-up.
-  if (isShort && !search.isExhausted) queue.idle.add(lease)
-  else queue.idle.delete(lease)
+  if (isShort && !search.isExhausted) queue.wakeUps.idle.add(lease)
+  else queue.wakeUps.idle.delete(lease)
   return claimed
 }
 
@@ -69,8 +75,8 @@ export class Search {
   next(): Line | undefined {
     while (this.#left > 0) {
       const line = this.#first()
-      const task = line?.head()
-      if (line === undefined || task === undefined) return undefined
+      const task = line.head()
+      if (task === undefined) return undefined
       if (this.#mayRun(line, task)) return line
       this.#left--
     }

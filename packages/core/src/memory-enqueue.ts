@@ -57,17 +57,30 @@ function enqueueList(
       continue
     }
     const known = queue.tasks.get(task.id)
-    outcomes.push(known === undefined ? enqueueOne(queue, task, Infinity, now) : meet(queue, known, task, now))
+    outcomes.push(
+      known === undefined ? enqueueOne(queue, task, Infinity, now) : meet(queue, known, task, now),
+    )
   }
 }
 
-function checkUnit(queue: MemoryQueue, unit: readonly NewTask[], limit: number, now: number): Refusal | undefined {
+function checkUnit(
+  queue: MemoryQueue,
+  unit: readonly NewTask[],
+  limit: number,
+  now: number,
+): Refusal | undefined {
   if (unit.length > MAX_UNIT_TASKS) {
-    return refuse('OPTION_INVALID', `a unit holds at most ${MAX_UNIT_TASKS} tasks, this one has ${unit.length}`)
+    return refuse(
+      'OPTION_INVALID',
+      `a unit holds at most ${MAX_UNIT_TASKS} tasks, this one has ${unit.length}`,
+    )
   }
   const bytes = unit.length > 1 ? unit.reduce((sum, task) => sum + bytesOf(task.payload), 0) : 0
   if (bytes > MAX_UNIT_BYTES) {
-    return refuse('PAYLOAD_TOO_LARGE', `the payloads of a unit are at most ${MAX_UNIT_BYTES} bytes, not ${bytes}`)
+    return refuse(
+      'PAYLOAD_TOO_LARGE',
+      `the payloads of a unit are at most ${MAX_UNIT_BYTES} bytes, not ${bytes}`,
+    )
   }
   const earlier = new Set<string>()
   for (const task of unit) {
@@ -84,7 +97,10 @@ function check(queue: MemoryQueue, task: NewTask, earlier?: ReadonlySet<string>)
   if (!isStorableId(task.id)) return refuse('OPTION_INVALID', `not an id that can be stored: ${task.id}`)
   const { priority, after, group } = task
   if (!(Number.isInteger(priority) && priority >= 0 && priority <= MAX_PRIORITY)) {
-    return refuse('OPTION_INVALID', `priority: expected an integer from 0 to ${MAX_PRIORITY}, got ${priority}`)
+    return refuse(
+      'OPTION_INVALID',
+      `priority: expected an integer from 0 to ${MAX_PRIORITY}, got ${priority}`,
+    )
   }
   if (!isTime(task.delay) || !isTime(task.runAt) || !isTime(task.expiresIn)) {
     return refuse('OPTION_INVALID', 'delay, runAt and expiresIn: expected a number of ms, not negative')
@@ -143,7 +159,16 @@ function replace(queue: MemoryQueue, known: Task, task: NewTask, now: number): v
 
 function accept(queue: MemoryQueue, given: NewTask, now: number): void {
   const score = queue.nextScore(given.priority)
-  const task = new Task(given.id, given.kind, keep(given.payload), given.codec, given.options, given.nonce, score, now)
+  const task = new Task(
+    given.id,
+    given.kind,
+    keep(given.payload),
+    given.codec,
+    given.options,
+    given.nonce,
+    score,
+    now,
+  )
   queue.tasks.set(task.id, task)
   queue.history.count('enqueued', now)
   if (given.watcher !== undefined) {
@@ -166,7 +191,7 @@ function place(queue: MemoryQueue, task: Task, given: NewTask, now: number): voi
   rare.delay = given.delay
   rare.runAt = given.runAt
   rare.held = given.hold === true
-  if (given.group !== undefined) queue.join(task, queue.group(given.group.id), given.group.exempt === true)
+  if (given.group !== undefined) queue.groups.join(task, given.group.id, given.group.exempt === true)
   if (given.after !== undefined && given.after.ids.length > 0) {
     queue.addParents(task, given.after)
     if (queue.isRefusedBy(given.after)) {

@@ -33,6 +33,11 @@ export class Lease extends Chain {
     this.kinds = new Set(options.serves.kinds)
   }
 
+  /** Whether every call that names it is answered `gone`. */
+  isOver(): boolean {
+    return this.over !== false
+  }
+
   holds(task: Task, token: number): boolean {
     return task.where === this && task.token === token
   }
@@ -66,7 +71,9 @@ export class Lease extends Chain {
   }
 
   taken(): readonly Taken[] {
-    return this.#taken.length === 0 ? NONE : this.#taken.map(({ id, token, reason }) => ({ id, token, reason }))
+    return this.#taken.length === 0
+      ? NONE
+      : this.#taken.map(({ id, token, reason }) => ({ id, token, reason }))
   }
 }
 

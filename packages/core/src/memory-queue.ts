@@ -12,15 +12,16 @@
  * The methods below are parts of steps; a step is one call of a face, runs without a pause, and ends with
  * {@link MemoryQueue.conclude}.
  */
-import type { Lease } from './memory-lease.js'
+import { Groups } from './memory-groups.js'
+import { Lease } from './memory-lease.js'
 import type { MemoryNotices } from './memory-notices.js'
-import { DAY_MS, History, Tombstones } from './memory-retention.js'
+import { History, Tombstones } from './memory-retention.js'
 import { Chain, Done, Due, Line, Order, hasDependents } from './memory-structures.js'
-import { Group, isDoomed, priorityOf, rareOf, scoreOf, type Rare, type Task } from './memory-task.js'
+import { isDoomed, priorityOf, rareOf, scoreOf, type Group, type Rare, type Task } from './memory-task.js'
+import { WakeUps } from './memory-wake.js'
 import { tellWatchers } from './memory-watch.js'
-import { PriorityQueue } from './priority-queue.js'
-import { headChannel, wakeChannel, type Dependencies, type QueueRef, type Retention } from './storage.js'
-import { isFinal, isGeneratedId, type FinalState, type TakenReason, type TaskState } from './task.js'
+import type { Dependencies, QueueRef, Retention } from './storage.js'
+import { isFinal, isGeneratedId, type FinalState, type TakenReason } from './task.js'
 
 /** Dependents released in a step; the rest are left to the claims and to upkeep. */
 const RELEASE_LIMIT = 100
@@ -28,8 +29,6 @@ const RELEASE_LIMIT = 100
 const SWEEP_LIMIT = 200
 /** Records that one end may remove: two, so that retention catches up with any rate. */
 const PRUNE_AT_FINISH = 2
-/** Sessions woken by a step. */
-const WAKE_LIMIT = 16
 
 /** A final parent whose dependents have not all heard of it. */
 interface Cascade {
@@ -37,13 +36,6 @@ interface Cascade {
   readonly end: number
   readonly state: FinalState
   readonly rest: Iterator<Task>
-}
-
-/** A group whose waiting members have not all felt its flags. */
-interface Sweep {
-  readonly group: Group
-  /** Members to cancel; `undefined` when its lane is to be opened. */
-  readonly members: Iterator<Task> | undefined
 }
 
 export class MemoryQueue {
@@ -62,12 +54,11 @@ export class MemoryQueue {
   }
   /** Sessions that live or still hold something. */
   readonly leases: Set<Lease> = new Set<Lease>()
-  /** Sessions whose last claim came back short. */
-  readonly idle: Set<Lease> = new Set<Lease>()
   readonly deadlines: Order = new Order((task) => task.rare?.deadline)
-  readonly groups: Map<string, Group> = new Map<string, Group>()
+  readonly groups: Groups = new Groups()
   readonly tombstones: Tombstones = new Tombstones()
   readonly history: History = new History()
+  readonly wakeUps: WakeUps
   /** The rule of the session opened last; ends apply it. */
   retention: Retention | undefined = undefined
   paused = false
@@ -75,28 +66,18 @@ export class MemoryQueue {
   #sequence = 0
   #ends = 0
   readonly #cascades: Cascade[] = []
-  readonly #sweeps: Sweep[] = []
-  /** Flagged groups without a record, by the time at which their flags may go. */
-  readonly #emptyGroups = new PriorityQueue<Group>()
 
-  // Of the present step: what it made ready, for its wake-ups, and what it used of its bounds.
-  #fresh = 0
-  #freshKinds: string[] = []
-  #headBefore = Infinity
-  #sooner: Task | undefined
+  // Of the present step's bounds, what is used.
   #released = 0
   #swept = 0
 
   constructor(ref: QueueRef, notices: MemoryNotices) {
     this.ref = { tenant: ref.tenant, queue: ref.queue }
     this.notices = notices
+    this.wakeUps = new WakeUps(this.ref, this.ready, notices)
   }
 
   // ------------------------------------------------------------------------------------------ what is where
-
-  stateOf(task: Task): TaskState {
-    return task.where.state
-  }
 
   pendingCount(): number {
     let count = this.ready.size
@@ -149,8 +130,7 @@ export class MemoryQueue {
       this.endByGroup(task, now)
       return
     }
-    if (this.#fresh++ === 0) this.#headBefore = this.#headPriority()
-    if (this.idle.size > 0 && !this.#freshKinds.includes(task.kind)) this.#freshKinds.push(task.kind)
+    this.wakeUps.noteReady(task)
     task.since = now
     this.ready.enter(task)
   }
@@ -161,7 +141,7 @@ export class MemoryQueue {
       this.endByGroup(task, now)
       return
     }
-    if (this.idle.size > 0 && dueAt < this.nextTime()) this.#sooner = task
+    if (this.wakeUps.idle.size > 0 && dueAt < this.nextTime()) this.wakeUps.noteSooner(task)
     rare.dueAt = dueAt
     task.since = now
     this.due.enter(task, dueAt)
@@ -261,15 +241,16 @@ export class MemoryQueue {
     this.end(task, 'cancelled', 'GROUP_CANCELLED', now)
   }
 
-  /** Takes a running task's entry and tells its session. */
-  takeAway(task: Task, reason: TakenReason): void {
-    if (task.where.state !== 'running') return
-    const lease = task.where as Lease
-    if (lease.over === false) {
+  /** Takes a running task's entry and tells its session. @returns whose it was, `undefined` when it has none */
+  takeAway(task: Task, reason: TakenReason): Lease | undefined {
+    const lease = task.where
+    if (!(lease instanceof Lease)) return undefined
+    if (!lease.isOver()) {
       lease.noteTaken(task, reason)
-      this.notices.send(wakeChannel(lease.id), '')
+      this.wakeUps.call(lease)
     }
     lease.leave(task)
+    return lease
   }
 
   /** A final task's next life, at the end of its priority. */
@@ -315,8 +296,7 @@ export class MemoryQueue {
     const rare = task.rare
     if (rare === undefined) return
     if (!final) this.#close(task, rare)
-    const group = rare.group
-    if (group !== undefined && --group.records === 0) this.#fade(group, now)
+    if (rare.group !== undefined) this.groups.left(rare.group, now)
   }
 
   /** Unties an unfinished task from everything that waits for it to move. */
@@ -377,7 +357,8 @@ export class MemoryQueue {
   #timeOut(task: Task, rare: Rare, now: number): void {
     const open = rare.open ?? new Set<string>()
     for (const id of open) this.tasks.get(id)?.rare?.dependents?.delete(task)
-    if (rare.after !== undefined) rare.after = { ids: rare.after.ids.filter((id) => !open.has(id)), on: rare.after.on }
+    const { ids, on } = rare.after as Dependencies
+    rare.after = { ids: ids.filter((id) => !open.has(id)), on }
     rare.timedOut = true
     this.#unblock(task, rare, now)
   }
@@ -416,78 +397,30 @@ export class MemoryQueue {
     const rare = child.rare
     // Only who is blocked and names this parent is touched, so a repeat is harmless.
     if (child.where !== this.need || rare?.open === undefined || !rare.open.delete(parentId)) return
-    if (state !== 'success' && rare.after?.on === 'success') this.end(child, 'cancelled', 'DEPENDENCY_FAILED', now)
+    if (state !== 'success' && rare.after?.on === 'success')
+      this.end(child, 'cancelled', 'DEPENDENCY_FAILED', now)
     else if (rare.open.size === 0 && !rare.held) this.#unblock(child, rare, now)
   }
 
-  // ----------------------------------------------------------------------------------------------- groups
-
-  group(id: string): Group {
-    let group = this.groups.get(id)
-    if (group === undefined) this.groups.set(id, (group = new Group(id)))
-    return group
-  }
-
-  join(task: Task, group: Group, exempt: boolean): void {
-    const rare = rareOf(task)
-    rare.group = group
-    rare.exempt = exempt
-    group.records++
-    if (!exempt) group.members.add(task)
-  }
-
-  flagGroup(group: Group, cancelled: boolean, paused: boolean | undefined, now: number): void {
-    if (cancelled && !group.cancelled) {
-      group.cancelled = true
-      this.#sweeps.push({ group, members: group.members.values() })
-    }
-    if (paused !== undefined) {
-      if (group.paused && !paused) this.#sweeps.push({ group, members: undefined })
-      group.paused = paused
-    }
-    if (group.records === 0) this.#fade(group, now)
-  }
-
-  /** Carries flags to at most `limit` members. @returns how many it looked at */
+  /** Carries the flags of groups to at most `limit` members. @returns how many it looked at */
   sweep(now: number, limit: number): number {
-    let count = 0
-    for (let sweep = this.#sweeps[0]; count < limit && sweep !== undefined; sweep = this.#sweeps[0]) {
-      const isOver = sweep.members ? this.#cancelNext(sweep.members, now) : this.#openNext(sweep.group, now)
-      if (isOver) this.#sweeps.shift()
-      else count++
-    }
-    return count
+    return this.groups.sweep(limit, {
+      cancel: (task) => {
+        if (task.where !== this.need || task.rare?.held === true) this.endByGroup(task, now)
+      },
+      openNext: (group) => this.#openNext(group, now),
+    })
   }
 
-  /** Ends one member, unless it is blocked by its parents: then it ends with them. @returns whether none is left */
-  #cancelNext(members: Iterator<Task>, now: number): boolean {
-    const next = members.next()
-    if (next.done === true) return true
-    const task = next.value
-    if (task.where !== this.need || task.rare?.held) this.endByGroup(task, now)
-    return false
-  }
-
-  /** Brings one task back from the lane of a group that goes on. @returns whether none is left */
   #openNext(group: Group, now: number): boolean {
     const lane = this.lanes.get(laneOf(group))
-    const task = group.paused ? undefined : lane?.head()
-    if (lane === undefined || task === undefined) return true
+    const task = lane?.head()
+    if (lane === undefined || task === undefined) return false
     const since = task.since
     lane.take(task)
     this.toReady(task, now)
     if (task.where === this.ready) task.since = since
-    return false
-  }
-
-  /** Lets the flags of a group without records go, at once or in 24 h. */
-  #fade(group: Group, now: number): void {
-    if (!group.cancelled && !group.paused) {
-      this.groups.delete(group.id)
-      return
-    }
-    group.emptySince = now
-    this.#emptyGroups.push(now + DAY_MS, group)
+    return true
   }
 
   // -------------------------------------------------------------------------------------- the end of a step
@@ -501,13 +434,13 @@ export class MemoryQueue {
 
   /** Whether releases or sweeps are left for later steps. */
   get hasBacklog(): boolean {
-    return this.#cascades.length > 0 || this.#sweeps.length > 0
+    return this.#cascades.length > 0 || this.groups.isBehind
   }
 
   /** Releases and sweeps within the step's bounds. */
   spread(now: number): void {
     if (this.#cascades.length > 0) this.#released += this.release(now, RELEASE_LIMIT - this.#released)
-    if (this.#sweeps.length > 0) this.#swept += this.sweep(now, SWEEP_LIMIT - this.#swept)
+    if (this.groups.isBehind) this.#swept += this.sweep(now, SWEEP_LIMIT - this.#swept)
   }
 
   /** Ends a step: spreads what it caused, and wakes whoever has something to do now. */
@@ -520,48 +453,17 @@ export class MemoryQueue {
   wake(): void {
     this.#released = 0
     this.#swept = 0
-    if (this.#fresh > 0) this.#announceFresh()
-    if (this.#sooner !== undefined) {
-      this.#wake(1, this.#sooner.kind)
-      this.#sooner = undefined
-    }
-    if (this.hasBacklog && this.idle.size > 0) this.#wake(1)
-  }
-
-  #announceFresh(): void {
-    const left = Math.min(this.#fresh, this.ready.size)
-    if (left > 0 && !this.paused) {
-      // As many for each kind: one session may not be able to take what another is waiting for.
-      for (const kind of this.#freshKinds) this.#wake(left, kind)
-      const head = this.#headPriority()
-      if (head < this.#headBefore) this.notices.send(headChannel(this.ref), String(head))
-    }
-    this.#fresh = 0
-    this.#freshKinds = []
-  }
-
-  /** Wakes idle sessions that serve the kind, and takes them off the idle ones. */
-  #wake(limit: number, kind?: string): void {
-    let left = Math.min(limit, WAKE_LIMIT)
-    for (const lease of this.idle) {
-      if (kind !== undefined && !lease.kinds.has(kind)) continue
-      this.idle.delete(lease)
-      this.notices.send(wakeChannel(lease.id), '')
-      if (--left === 0) return
-    }
-  }
-
-  #headPriority(): number {
-    const head = this.ready.head()
-    return head === undefined ? Infinity : priorityOf(head.score)
+    this.wakeUps.conclude(this.paused)
+    // Somebody has to go on with what is left.
+    if (this.hasBacklog) this.wakeUps.wake(1)
   }
 
   /** Stops or allows claims, and tells every session. */
   pause(paused: boolean): void {
     if (this.paused === paused) return
     this.paused = paused
-    if (!paused) this.idle.clear()
-    for (const lease of this.leases) if (lease.over === false) this.notices.send(wakeChannel(lease.id), '')
+    if (!paused) this.wakeUps.idle.clear()
+    for (const lease of this.leases) if (!lease.isOver()) this.wakeUps.call(lease)
   }
 
   // -------------------------------------------------------------------------------------------- retention
@@ -573,11 +475,7 @@ export class MemoryQueue {
     for (const done of Object.values(this.done)) {
       if (done.size > 0 && done.prune(ruleOf(retention, done.state), now, limit, forget)) more = true
     }
-    for (let left = limit; left > 0 && (this.#emptyGroups.peekKey() ?? Infinity) <= now; left--) {
-      const group = this.#emptyGroups.pop() as Group
-      const isOver = group.records === 0 && group.emptySince + DAY_MS <= now
-      if (isOver && this.groups.get(group.id) === group) this.groups.delete(group.id)
-    }
+    this.groups.prune(now, limit)
     return more
   }
 

@@ -46,7 +46,8 @@ class Tenant {
   }
 
   #tidy(queue: PriorityQueue<StoredRecord>): void {
-    if (queue.size > 2 * this.byKey.size + SLACK) queue.compact((record) => this.byKey.get(record.key) === record)
+    if (queue.size > 2 * this.byKey.size + SLACK)
+      queue.compact((record) => this.byKey.get(record.key) === record)
   }
 }
 
@@ -62,7 +63,12 @@ export class MemoryRecords implements RecordsFace {
     return this.#tenant(tenant).get(key, this.#now())
   }
 
-  async put(tenant: string, key: string, value: Encoded, options: PutOptions = {}): Promise<number | 'conflict'> {
+  async put(
+    tenant: string,
+    key: string,
+    value: Encoded,
+    options: PutOptions = {},
+  ): Promise<number | 'conflict'> {
     const now = this.#now()
     const records = this.#tenant(tenant)
     const version = records.get(key, now)?.version ?? 0
@@ -167,7 +173,12 @@ export class MemoryLocks implements LocksFace {
     this.#now = now
   }
 
-  async acquire(tenant: string, key: string, owner: string, ttl: number): Promise<{ fence: number } | undefined> {
+  async acquire(
+    tenant: string,
+    key: string,
+    owner: string,
+    ttl: number,
+  ): Promise<{ fence: number } | undefined> {
     const now = this.#now()
     const name = nameOf(tenant, key)
     if ((this.#held.get(name)?.until ?? -Infinity) > now) return undefined

@@ -7,7 +7,6 @@
 import { NeoTaskError, optionError } from './errors.js'
 import { Search, claim } from './memory-claim.js'
 import { Lease } from './memory-lease.js'
-import type { MemoryNotices } from './memory-notices.js'
 import type { MemoryQueue } from './memory-queue.js'
 import type { MemoryRecords } from './memory-records.js'
 import { DAY_MS } from './memory-retention.js'
@@ -16,7 +15,6 @@ import { keep, priorityOf, rareOf, type Task } from './memory-task.js'
 import { claimedOf, settledTokenOf } from './memory-views.js'
 import { PriorityQueue } from './priority-queue.js'
 import {
-  wakeChannel,
   type QueueRef,
   type ReclaimReport,
   type Report,
@@ -51,7 +49,6 @@ export interface SessionsOptions {
   readonly now: () => number
   readonly queueOf: (ref: QueueRef) => MemoryQueue
   readonly records: MemoryRecords
-  readonly notices: MemoryNotices
   readonly maxWork: number
   readonly maxLogs: number
 }
@@ -76,7 +73,7 @@ export class MemorySessions implements SessionFace {
     if (!(options.ttl >= 1_000)) throw optionError('ttl', 'at least 1000 ms', options.ttl)
     const now = this.#options.now()
     const known = this.#byId.get(id)
-    if (known !== undefined && known.over !== false) {
+    if (known !== undefined && known.isOver()) {
       throw new NeoTaskError('ILLEGAL_STATE', `session ${id} is over, and an id is not used again`)
     }
     if (known !== undefined) {
@@ -113,7 +110,7 @@ export class MemorySessions implements SessionFace {
     if (queue.hasBacklog) queue.spread(now)
 
     const reply = { stale, staleReports }
-    if (session.over !== false) return this.#gone(session, reply, now)
+    if (session.isOver()) return this.#gone(session, reply, now)
     session.acknowledge(request.ackTaken)
     if (request.renew) {
       this.#beat(session, now)
@@ -129,10 +126,10 @@ export class MemorySessions implements SessionFace {
     this.#look(now)
     if (this.#draining.size > 0) this.#drain(now, CLAIM_LIMIT, queue)
     // The look may have condemned this very session.
-    if (session.over) return this.#gone(session, reply, now)
+    if (session.isOver()) return this.#gone(session, reply, now)
     if (queue.hasBacklog) queue.spread(now)
     if (queue.paused) {
-      queue.idle.add(session)
+      queue.wakeUps.idle.add(session)
       return this.#reply(session, 'ok', [], reply, now)
     }
     const limits = { ...request, want: Math.min(request.want, this.#options.maxWork) }
@@ -147,7 +144,7 @@ export class MemorySessions implements SessionFace {
       const task = session?.queue.tasks.get(name)
       return task && { state: task.where.state, settledToken: settledTokenOf(task) }
     })
-    if (session === undefined || session.over !== false) {
+    if (session === undefined || session.isOver()) {
       return { status: 'gone', token: session?.token ?? 0, entries: [], tasks }
     }
     this.#beat(session, now)
@@ -158,7 +155,7 @@ export class MemorySessions implements SessionFace {
     const now = this.#options.now()
     const session = this.#byId.get(id)
     if (session === undefined) return 'done'
-    if (session.over === false) this.#close(session, 'ended', now)
+    if (!session.isOver()) this.#close(session, 'ended', now)
     this.#drainOne(session, now, limit)
     session.queue.conclude(now)
     return session.size === 0 ? 'done' : 'more'
@@ -178,9 +175,8 @@ export class MemorySessions implements SessionFace {
 
   /** Takes a running task away; it counts as a reclaim. */
   revoke(queue: MemoryQueue, task: Task, now: number): void {
-    const { maxReclaims } = (task.where as Lease).options
-    queue.takeAway(task, 'revoked')
-    takeBack(queue, task, true, maxReclaims, now)
+    const lease = queue.takeAway(task, 'revoked')
+    if (lease !== undefined) takeBack(queue, task, true, lease.options.maxReclaims, now)
   }
 
   // ---------------------------------------------------------------------------------------- parts of work
@@ -208,7 +204,8 @@ export class MemorySessions implements SessionFace {
       const rare = rareOf(task)
       if (report.progress !== undefined) rare.progress = keep(report.progress)
       if (report.checkpoint !== undefined) rare.checkpoint = keep(report.checkpoint)
-      if (report.logs !== undefined) rare.logs = [...(rare.logs ?? []), ...report.logs].slice(-this.#options.maxLogs)
+      if (report.logs !== undefined)
+        rare.logs = [...(rare.logs ?? []), ...report.logs].slice(-this.#options.maxLogs)
     }
     return stale
   }
@@ -224,7 +221,7 @@ export class MemorySessions implements SessionFace {
     const search = queue.paused ? undefined : new Search(queue, session, now)
     const head = search?.next()?.head()
     // It gave up among tasks of others: the session has to come again, for there may be some of its own behind.
-    if (search?.isExhausted) this.#options.notices.send(wakeChannel(session.id), '')
+    if (search?.isExhausted) queue.wakeUps.call(session)
     queue.conclude(now)
     const nextTime = queue.hasBacklog ? now : queue.nextTime()
     return {
@@ -283,7 +280,7 @@ export class MemorySessions implements SessionFace {
     this.#living.delete(session)
     this.#draining.add(session)
     this.#over.push(now + DAY_MS, session)
-    session.queue.idle.delete(session)
+    session.queue.wakeUps.idle.delete(session)
     void this.#options.records.delete(session.options.serves.tenant, nodeKey(session.id))
   }
 
@@ -335,7 +332,13 @@ const nodeKey = (session: string): string => `node:${session}`
  *
  * @returns whether it was ended
  */
-function takeBack(queue: MemoryQueue, task: Task, counts: boolean, maxReclaims: number, now: number): boolean {
+function takeBack(
+  queue: MemoryQueue,
+  task: Task,
+  counts: boolean,
+  maxReclaims: number,
+  now: number,
+): boolean {
   const rare = rareOf(task)
   if (!counts) rare.probation = true
   else if (++rare.reclaims > maxReclaims) {

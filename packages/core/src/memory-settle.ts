@@ -9,7 +9,7 @@ export function settle(queue: MemoryQueue, lease: Lease, settlement: Settlement,
   const { token } = settlement
   const task = queue.tasks.get(settlement.id)
   if (task === undefined) return false
-  if (!lease.holds(task, token)) return task.settledToken === token
+  if (!lease.holds(task, token)) return token > 0 && task.settledToken === token
   task.settledToken = token
   if (settlement.duration !== undefined) task.duration = settlement.duration
   if (task.rare !== undefined && settlement.outcome !== 'released') task.rare.timedOut = false
@@ -28,7 +28,7 @@ export function settle(queue: MemoryQueue, lease: Lease, settlement: Settlement,
       rare.fingerprint = settlement.fingerprint
       queue.finish(task, 'failed', token, now)
       if (settlement.cancelGroup === true && rare.group !== undefined) {
-        queue.flagGroup(rare.group, true, undefined, now)
+        queue.groups.flag(rare.group, true, undefined, now)
       }
       break
     }

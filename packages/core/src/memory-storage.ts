@@ -85,7 +85,6 @@ class MemoryStorage implements Storage {
       now,
       queueOf: (ref) => this.queue.of(ref),
       records: this.records,
-      notices: this.notices,
       maxWork: MAX_BATCH,
       maxLogs,
     })
@@ -113,7 +112,7 @@ class MemoryQueues implements QueueFace {
 
   of(ref: QueueRef): MemoryQueue {
     let queues = this.#tenants.get(ref.tenant)
-    if (queues === undefined) this.#tenants.set(ref.tenant, (queues = new Map()))
+    if (queues === undefined) this.#tenants.set(ref.tenant, (queues = new Map<string, MemoryQueue>()))
     let queue = queues.get(ref.queue)
     if (queue === undefined) queues.set(ref.queue, (queue = new MemoryQueue(ref, this.#notices)))
     return queue
@@ -166,13 +165,22 @@ class MemoryQueues implements QueueFace {
     return errorGroups(this.of(ref), options.limit)
   }
 
-  async cancel(ref: QueueRef, ids: readonly string[], options: CancelOptions = {}): Promise<OperationOutcome[]> {
+  async cancel(
+    ref: QueueRef,
+    ids: readonly string[],
+    options: CancelOptions = {},
+  ): Promise<OperationOutcome[]> {
     return this.#each(ref, 'cancel', ids, (queue, task, now) => {
       queue.end(task, 'cancelled', options.code ?? 'TASK_CANCELLED', now, options.message)
+      return 'done'
     })
   }
 
-  async retry(ref: QueueRef, ids: readonly string[], options: ReviveOptions = {}): Promise<OperationOutcome[]> {
+  async retry(
+    ref: QueueRef,
+    ids: readonly string[],
+    options: ReviveOptions = {},
+  ): Promise<OperationOutcome[]> {
     return this.#each(ref, 'retry', ids, (queue, task, now) => {
       if (options.payload !== undefined) {
         task.payload = keep(options.payload.payload)
@@ -181,6 +189,7 @@ class MemoryQueues implements QueueFace {
         if (task.rare !== undefined) task.rare.checkpoint = undefined
       }
       queue.revive(task, now)
+      return 'done'
     })
   }
 
@@ -188,6 +197,7 @@ class MemoryQueues implements QueueFace {
     return this.#each(ref, 'promote', ids, (queue, task, now) => {
       queue.due.leave(task)
       queue.promote(task, now)
+      return 'done'
     })
   }
 
@@ -197,6 +207,7 @@ class MemoryQueues implements QueueFace {
     }
     return this.#each(ref, 'reprioritize', ids, (queue, task, now) => {
       queue.rescore(task, rescore(task.score, priority), now)
+      return 'done'
     })
   }
 
@@ -228,7 +239,7 @@ class MemoryQueues implements QueueFace {
     if (!isStorableId(id)) throw optionError('group', 'an id that can be stored', id)
     const now = this.#now()
     const queue = this.of(ref)
-    queue.flagGroup(queue.group(id), flags.cancelled === true, flags.paused, now)
+    queue.groups.flag(queue.groups.get(id), flags.cancelled === true, flags.paused, now)
     queue.conclude(now)
   }
 
@@ -237,7 +248,7 @@ class MemoryQueues implements QueueFace {
     ref: QueueRef,
     operation: Operation,
     ids: readonly string[],
-    action: (queue: MemoryQueue, task: Task, now: number) => OperationOutcome | void,
+    action: (queue: MemoryQueue, task: Task, now: number) => OperationOutcome,
   ): OperationOutcome[] {
     return eachPermitted(this.of(ref), operation, ids, this.#now(), action)
   }
@@ -248,14 +259,14 @@ function eachPermitted(
   operation: Operation,
   ids: readonly string[],
   now: number,
-  action: (queue: MemoryQueue, task: Task, now: number) => OperationOutcome | void,
+  action: (queue: MemoryQueue, task: Task, now: number) => OperationOutcome,
 ): OperationOutcome[] {
   const permitted = OPERATIONS[operation]
   const outcomes = ids.map((id): OperationOutcome => {
     const task = queue.tasks.get(id)
     if (task === undefined) return 'unknown'
     const { state } = task.where
-    return permitted.includes(state) ? (action(queue, task, now) ?? 'done') : { state }
+    return permitted.includes(state) ? action(queue, task, now) : { state }
   })
   queue.conclude(now)
   return outcomes
@@ -279,11 +290,10 @@ class MemoryUpkeep implements UpkeepFace {
   async drain(ref: QueueRef, limit: number): Promise<'done' | 'more'> {
     const now = this.#now()
     const queue = this.#queues.of(ref)
-    let left = limit
-    left -= queue.promoteDue(now, left)
-    left -= queue.passDeadlines(now, left)
-    left -= queue.release(now, left)
-    left -= queue.sweep(now, left)
+    let done = queue.promoteDue(now, limit)
+    done += queue.passDeadlines(now, limit - done)
+    done += queue.release(now, limit - done)
+    queue.sweep(now, limit - done)
     queue.wake()
     return queue.hasBacklog || queue.nextTime() <= now ? 'more' : 'done'
   }
@@ -295,6 +305,7 @@ class MemoryUpkeep implements UpkeepFace {
   async revoke(ref: QueueRef, ids: readonly string[]): Promise<OperationOutcome[]> {
     return eachPermitted(this.#queues.of(ref), 'revoke', ids, this.#now(), (queue, task, now) => {
       this.#sessions.revoke(queue, task, now)
+      return 'done'
     })
   }
 

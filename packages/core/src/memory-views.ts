@@ -1,5 +1,5 @@
 /** What the memory storage shows of its tasks: records, claims, pages, groups of errors. Nothing here changes any. */
-import type { Lease } from './memory-lease.js'
+import { Lease } from './memory-lease.js'
 import type { MemoryQueue } from './memory-queue.js'
 import { Line } from './memory-structures.js'
 import { bytesOf, priorityOf, type Task } from './memory-task.js'
@@ -21,7 +21,7 @@ const PAGE_BYTES = 1024 * 1024
 export function recordOf(task: Task): TaskRecord {
   const { where, rare } = task
   const { state } = where
-  const lease = state === 'running' ? (where as Lease) : undefined
+  const lease = where instanceof Lease ? where : undefined
   return {
     id: task.id,
     kind: task.kind,
@@ -43,7 +43,8 @@ export function recordOf(task: Task): TaskRecord {
     after: rare?.after,
     waitsFor: state === 'blocked' ? [...(rare?.open ?? [])] : undefined,
     held: state === 'blocked' && rare?.held === true,
-    group: rare?.group === undefined ? undefined : { id: rare.group.id, ...(rare.exempt && { exempt: true }) },
+    group:
+      rare?.group === undefined ? undefined : { id: rare.group.id, ...(rare.exempt && { exempt: true }) },
     lane: where instanceof Line ? where.lane : undefined,
     result: task.result,
     resultCodec: task.resultCodec,
@@ -232,7 +233,14 @@ export function errorGroups(queue: MemoryQueue, limit: number): ErrorGroup[] {
     const fingerprint = task.rare?.fingerprint ?? task.rare?.reason ?? ''
     const group = groups.get(fingerprint)
     if (group !== undefined) group.count++
-    else groups.set(fingerprint, { fingerprint, count: 1, id: task.id, error: task.rare?.error ?? '', lastAt: task.since })
+    else
+      groups.set(fingerprint, {
+        fingerprint,
+        count: 1,
+        id: task.id,
+        error: task.rare?.error ?? '',
+        lastAt: task.since,
+      })
   }
   return [...groups.values()].sort((a, b) => b.count - a.count || b.lastAt - a.lastAt).slice(0, limit)
 }

@@ -3,7 +3,19 @@
  * refused by name before anything happens.
  */
 import { hostname } from 'node:os'
-import { checkInstant, checkInteger, checkKeys, checkMethods, checkName, checkObject, checkPriority, checkTags } from './checks.js'
+import {
+  checkBoolean,
+  checkInstant,
+  checkInteger,
+  checkKeys,
+  checkMethods,
+  checkName,
+  checkObject,
+  checkPriority,
+  checkTags,
+  checkText,
+  oneOf,
+} from './checks.js'
 import { systemClock, type Clock } from './clock.js'
 import { jsonCodec, type Codec } from './codec.js'
 import { parseDuration, type Duration } from './duration.js'
@@ -48,8 +60,7 @@ export interface PoolOptions {
   maxReclaims?: number | undefined
   /** How long final tasks can be read. Default: success 7 d and 100 000, failed 30 d and 100 000. */
   retention?:
-    | { success?: { age?: Duration; count?: number }; failed?: { age?: Duration; count?: number } }
-    | undefined
+    { success?: { age?: Duration; count?: number }; failed?: { age?: Duration; count?: number } } | undefined
   /** Whether `submit` and `run` begin to consume, or only `start()` does. Default: true. */
   autoStart?: boolean | undefined
   /** The name of this node among others. Default: host name and process id. */
@@ -126,6 +137,7 @@ export interface ResolvedSubmit {
 }
 
 const silent = (): void => {}
+const STORAGE_EXPECTED = "a URL such as 'sqlite:./tasks.db', or a storage"
 const SILENT: Logger = { debug: silent, info: silent, warn: silent, error: silent }
 
 const MIB = 1024 * 1024
@@ -145,17 +157,12 @@ const SUBMIT_KEYS = [
 export function resolveOptions(options: PoolOptions): ResolvedOptions {
   checkObject(options, 'options')
   checkKeys(options, POOL_KEYS, '')
-  const { storage = 'memory:', queue = 'default', overflow = 'reject', autoStart = true } = options
-  if (typeof storage !== 'string' && typeof storage?.open !== 'function') {
-    throw optionError('storage', "a URL such as 'sqlite:./tasks.db', or a storage", storage)
-  }
+  const { storage = 'memory:', queue = 'default', autoStart = true } = options
+  if (typeof storage !== 'string') checkMethods(storage, 'storage', ['open', 'close'], STORAGE_EXPECTED)
   checkName(queue, 'queue')
-  if (overflow !== 'reject' && overflow !== 'wait') throw optionError('overflow', "'reject' or 'wait'", overflow)
-  if (typeof autoStart !== 'boolean') throw optionError('autoStart', 'true or false', autoStart)
+  checkBoolean(autoStart, 'autoStart')
   const node = options.node ?? `${hostname()}-${process.pid}`
-  if (typeof node !== 'string' || node === '' || node.length > 128) {
-    throw optionError('node', 'a name of 1 to 128 characters', node)
-  }
+  checkText(node, 'node', 128)
   const { codec = jsonCodec, logger = SILENT, clock = systemClock } = options
   checkMethods(codec, 'codec', ['encode', 'decode'])
   checkName(codec.id, 'codec.id')
@@ -168,12 +175,13 @@ export function resolveOptions(options: PoolOptions): ResolvedOptions {
     concurrency: checkInteger(options.concurrency ?? 10, 'concurrency', 0, 100_000),
     prefetch: resolvePrefetch(options.prefetch ?? 'auto'),
     retry: resolveRetry(options.retry ?? {}, 'retry'),
-    timeout: options.timeout === undefined ? undefined : parseDuration(options.timeout, 'timeout', { min: 1 }),
+    timeout:
+      options.timeout === undefined ? undefined : parseDuration(options.timeout, 'timeout', { min: 1 }),
     sessionTtl: parseDuration(options.sessionTtl ?? '25s', 'sessionTtl', { min: 1000 }),
     callTimeout: parseDuration(options.callTimeout ?? '10s', 'callTimeout', { min: 100 }),
     maxQueueSize:
       options.maxQueueSize === undefined ? undefined : checkInteger(options.maxQueueSize, 'maxQueueSize', 1),
-    overflow,
+    overflow: oneOf(options.overflow ?? 'reject', 'overflow', ['reject', 'wait']),
     maxPayload: checkInteger(options.maxPayload ?? MIB, 'maxPayload', 1, 512 * MIB),
     maxReclaims: checkInteger(options.maxReclaims ?? 3, 'maxReclaims', 0, 1000),
     retention: resolveRetention(options.retention ?? {}),
@@ -219,8 +227,21 @@ export function resolveSubmit(options: SubmitOptions | undefined, base: RetryPol
   if (options === undefined) return PLAIN_SUBMIT
   checkObject(options, 'submit options')
   checkKeys(options, SUBMIT_KEYS, '')
-  const { id, priority, delay, runAt, after, hold = false, group, expiresIn, debounce, retry, timeout, tags } = options
-  if (typeof hold !== 'boolean') throw optionError('hold', 'true or false', hold)
+  const {
+    id,
+    priority,
+    delay,
+    runAt,
+    after,
+    hold = false,
+    group,
+    expiresIn,
+    debounce,
+    retry,
+    timeout,
+    tags,
+  } = options
+  checkBoolean(hold, 'hold')
   if (delay !== undefined && runAt !== undefined) throw optionError('runAt', 'no delay beside it', runAt)
   if (debounce !== undefined) {
     if (id === undefined) throw optionError('debounce', 'an id beside it', debounce)
@@ -234,7 +255,8 @@ export function resolveSubmit(options: SubmitOptions | undefined, base: RetryPol
   return {
     id: id === undefined ? undefined : checkTaskId(id),
     priority: priority === undefined ? undefined : checkPriority(priority, 'priority'),
-    delay: wait === undefined ? undefined : parseDuration(wait, debounce === undefined ? 'delay' : 'debounce'),
+    delay:
+      wait === undefined ? undefined : parseDuration(wait, debounce === undefined ? 'delay' : 'debounce'),
     runAt: runAt === undefined ? undefined : checkInstant(runAt, 'runAt'),
     after: after === undefined ? undefined : resolveAfter(after),
     hold,
@@ -249,23 +271,23 @@ export function resolveSubmit(options: SubmitOptions | undefined, base: RetryPol
 
 function resolveAfter(after: NonNullable<SubmitOptions['after']>): Dependencies | undefined {
   const EXPECTED = "an id, an array of ids, or { ids, on: 'success' | 'final' }"
-  let ids: readonly string[]
+  let ids: readonly unknown[]
   let on: Dependencies['on'] = 'success'
   if (typeof after === 'string') ids = [after]
-  else if (Array.isArray(after)) ids = after
+  else if (Array.isArray(after)) ids = after as unknown[]
   else {
     checkObject(after, 'after', EXPECTED)
     const given = after as { ids: readonly string[]; on?: Dependencies['on'] }
     checkKeys(given, ['ids', 'on'], 'after.')
     if (!Array.isArray(given.ids)) throw optionError('after.ids', 'an array of ids', given.ids)
     ids = given.ids
-    on = given.on ?? 'success'
-    if (on !== 'success' && on !== 'final') throw optionError('after.on', "'success' or 'final'", on)
+    on = oneOf(given.on ?? 'success', 'after.on', ['success', 'final'])
   }
+  const unique = new Set<string>()
   for (const id of ids) {
     if (typeof id !== 'string' || id === '') throw optionError('after', EXPECTED, id)
+    unique.add(id)
   }
-  const unique = [...new Set(ids)]
-  if (unique.length > 100) throw optionError('after', 'at most 100 ids', ids)
-  return unique.length === 0 ? undefined : { ids: unique, on }
+  if (unique.size > 100) throw optionError('after', 'at most 100 ids', ids)
+  return unique.size === 0 ? undefined : { ids: [...unique], on }
 }

@@ -4,9 +4,8 @@
  * Claiming ahead hides the storage's latency, and is worth more than any other single thing; too much of it
  * keeps tasks from nodes that are idle. So the amount is measured in time: about 20 ms of this node's work.
  */
-import { checkInteger, checkKeys, checkObject } from './checks.js'
+import { checkInteger, checkKeys, checkObject, oneOf } from './checks.js'
 import { parseDuration, type Duration } from './duration.js'
-import { optionError } from './errors.js'
 
 /** When to claim: once the buffer is half empty, at every interval, or on whichever comes first. */
 export type PrefetchStrategy = 'size' | 'time' | 'hybrid'
@@ -17,9 +16,7 @@ export type PrefetchStrategy = 'size' | 'time' | 'hybrid'
  * - an object: `size` as above, `strategy` (default `'hybrid'`), `interval` (default `'100ms'`)
  */
 export type PrefetchOptions =
-  | 'auto'
-  | number
-  | { size?: 'auto' | number; strategy?: PrefetchStrategy; interval?: Duration }
+  'auto' | number | { size?: 'auto' | number; strategy?: PrefetchStrategy; interval?: Duration }
 
 export interface PrefetchPolicy {
   readonly size: 'auto' | number
@@ -33,10 +30,8 @@ export function resolvePrefetch(options: PrefetchOptions): PrefetchPolicy {
   const expected = "'auto', a number, or { size, strategy, interval }"
   checkObject(options, 'prefetch', expected)
   checkKeys(options, ['size', 'strategy', 'interval'], 'prefetch.')
-  const { size = 'auto', strategy = 'hybrid', interval = '100ms' } = options
-  if (strategy !== 'size' && strategy !== 'time' && strategy !== 'hybrid') {
-    throw optionError('prefetch.strategy', "'size', 'time' or 'hybrid'", strategy)
-  }
+  const { size = 'auto', interval = '100ms' } = options
+  const strategy = oneOf(options.strategy ?? 'hybrid', 'prefetch.strategy', ['size', 'time', 'hybrid'])
   if (size !== 'auto') checkInteger(size, 'prefetch', 0, 10_000)
   return { size, strategy, interval: parseDuration(interval, 'prefetch.interval', { min: 1, max: 60_000 }) }
 }

@@ -1,6 +1,11 @@
 import fc from 'fast-check'
+import { setFlagsFromString } from 'node:v8'
+import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 import { PriorityQueue } from './priority-queue.js'
+
+setFlagsFromString('--expose-gc')
+const collect = runInNewContext('gc') as () => void
 
 function filled(keys: readonly number[]): PriorityQueue<string> {
   const queue = new PriorityQueue<string>()
@@ -77,7 +82,7 @@ describe('PriorityQueue', () => {
       },
     )
     fc.assert(
-      fc.property(fc.array(operation, { maxLength: 300, size: 'max' }), (operations) => {
+      fc.property(fc.array(operation, { maxLength: 150, size: 'max' }), (operations) => {
         const queue = new PriorityQueue<number>()
         let model: number[] = []
         for (const op of operations) {
@@ -94,21 +99,52 @@ describe('PriorityQueue', () => {
             expect(queue.compact((_, key) => key % op.modulus !== 0)).toBe(model.length - kept.length)
             model = kept
           }
-          expect([queue.size, queue.peek(), queue.peekKey()]).toEqual([model.length, model[0], model[0]])
-          expect(queue.worstKey()).toBe(model.at(-1))
+          const seen = [queue.size, queue.peek(), queue.peekKey(), queue.worstKey()]
+          expect(seen).toEqual([model.length, model[0], model[0], model.at(-1)])
         }
         expect(queue.toSorted()).toEqual(model)
         expect(drained(queue)).toEqual(model)
       }),
+      { numRuns: 60 },
     )
   })
 
-  it('lets go of every value that left it', async () => {
-    const { setFlagsFromString } = await import('node:v8')
-    const { runInNewContext } = await import('node:vm')
-    setFlagsFromString('--expose-gc')
-    const collect = runInNewContext('gc') as () => void
+  it('keeps its order when it is emptied from both ends', () => {
+    const keys = fc.uniqueArray(fc.integer(), { minLength: 20, maxLength: 200, size: 'max' })
+    fc.assert(
+      fc.property(keys, fc.infiniteStream(fc.boolean()), (pushed, fromTheEnd) => {
+        const queue = new PriorityQueue<number>()
+        // After the largest nothing is in order.
+        for (const key of [2 ** 32, ...pushed]) queue.push(key, key)
+        const model = [...pushed, 2 ** 32].sort((a, b) => a - b)
+        const got: unknown[] = []
+        const expected: unknown[] = []
+        for (const fromEnd of fromTheEnd) {
+          if (model.length === 0) break
+          got.push(fromEnd ? queue.popWorst() : queue.pop())
+          expected.push(fromEnd ? model.pop() : model.shift())
+        }
+        expect(got).toEqual(expected)
+        expect(queue.size).toBe(0)
+      }),
+    )
+  })
 
+  it('takes no more memory when it goes on for long', () => {
+    const queue = new PriorityQueue<number>()
+    for (let key = 0; key < 100; key++) queue.push(key, key)
+    collect()
+    const before = process.memoryUsage().heapUsed
+    for (let key = 100; key < 2_000_000; key++) {
+      queue.push(key, key)
+      queue.pop()
+    }
+    collect()
+    expect(process.memoryUsage().heapUsed - before).toBeLessThan(8e6)
+    expect([queue.size, queue.peek()]).toEqual([100, 1_999_900])
+  })
+
+  it('lets go of every value that left it', async () => {
     const queue = new PriorityQueue<object>()
     const references: WeakRef<object>[] = []
     const add = (key: number): void => {

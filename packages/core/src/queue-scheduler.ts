@@ -195,7 +195,8 @@ export class QueueScheduler {
     if (this.#soloRuns !== undefined && this.#awaiting.has(this.#soloRuns)) this.#soloRuns = undefined
     this.#awaiting.clear()
     this.#solo = []
-    for (let task = this.#buffer.pop(); task !== undefined; task = this.#buffer.pop()) this.#host.release(task)
+    for (let task = this.#buffer.pop(); task !== undefined; task = this.#buffer.pop())
+      this.#host.release(task)
   }
 
   /** Starts what fits into the free slots. */
@@ -232,7 +233,10 @@ export class QueueScheduler {
     if (this.#soloRuns === undefined && this.#solo.length > 0) return this.#solo.shift()
     while (this.#buffer.size > 0) {
       // The key is the priority first: something more urgent is being fetched, so nothing less urgent starts.
-      if (this.#urgent !== undefined && (this.#buffer.peekKey() as number) >= this.#urgent * PER_PRIORITY + PER_PRIORITY) {
+      if (
+        this.#urgent !== undefined &&
+        (this.#buffer.peekKey() as number) >= this.#urgent * PER_PRIORITY + PER_PRIORITY
+      ) {
         return undefined
       }
       const task = this.#buffer.pop() as Claimed

@@ -50,7 +50,7 @@ describe('resolveRetry', () => {
     [{ jitter: true }, `retry.jitter: expected 'full' or 'none', got true`],
     [
       { limits: 3 },
-      'retry.limits: expected no such option (there are limit, delay, backoff, maxDelay, jitter)',
+      'retry.limits: expected no such option, did you mean limit? (there are limit, delay, backoff, maxDelay, jitter)',
     ],
     [-1, 'retry: expected an integer from 0 to'],
     [NaN, 'retry: '],

@@ -3,7 +3,7 @@
  *
  * Pure: the pause depends on the policy, the number of the retry and a random number, and on nothing else.
  */
-import { checkKeys } from './checks.js'
+import { checkKeys, oneOf } from './checks.js'
 import { type Duration, formatDuration, parseDuration } from './duration.js'
 import { optionError } from './errors.js'
 
@@ -88,9 +88,9 @@ export function resolveRetry(
   return {
     limit: limit === undefined ? base.limit : checkLimit(limit, `${option}.limit`),
     delay: first,
-    backoff: backoff === undefined ? base.backoff : oneOf(BACKOFFS, backoff, `${option}.backoff`),
+    backoff: backoff === undefined ? base.backoff : oneOf(backoff, `${option}.backoff`, BACKOFFS),
     maxDelay: longest,
-    jitter: jitter === undefined ? base.jitter : oneOf(JITTERS, jitter, `${option}.jitter`),
+    jitter: jitter === undefined ? base.jitter : oneOf(jitter, `${option}.jitter`, JITTERS),
   }
 }
 
@@ -113,10 +113,4 @@ export function retryDelay(policy: RetryPolicy, attempt: number, random: () => n
 function checkLimit(limit: unknown, option: string): number {
   if (typeof limit === 'number' && Number.isInteger(limit) && limit >= 0 && limit <= MAX_LIMIT) return limit
   throw optionError(option, `an integer from 0 to ${MAX_LIMIT}`, limit)
-}
-
-function oneOf<const T extends string>(values: readonly T[], value: unknown, option: string): T {
-  const found = values.find((each) => each === value)
-  if (found !== undefined) return found
-  throw optionError(option, values.map((each) => `'${each}'`).join(' or '), value)
 }

@@ -5,8 +5,8 @@
  * reverse order, before the pool's session ends, and the service is finished when it resolves. {@link Services}
  * keeps it, so a service need not guard itself.
  */
-import { checkMethods, checkObject } from './checks.js'
-import { NeoTaskError, optionError } from './errors.js'
+import { checkMethods, checkObject, checkText } from './checks.js'
+import { NeoTaskError } from './errors.js'
 
 export interface Service<Pool = unknown> {
   /** For messages. */
@@ -35,9 +35,7 @@ export class Services<Pool> {
   async add(service: Service<Pool>): Promise<void> {
     checkObject(service, 'service')
     checkMethods(service, 'service', ['start', 'stop'])
-    if (typeof service.name !== 'string' || service.name === '') {
-      throw optionError('service.name', 'a name', service.name)
-    }
+    checkText(service.name, 'service.name', 128)
     let entry = this.#entries.find((known) => known.service === service)
     if (entry === undefined) {
       entry = { service, started: false, turn: Promise.resolve() }
@@ -63,22 +61,26 @@ export class Services<Pool> {
       try {
         await entry.service.stop()
       } catch (cause) {
-        errors.push(new NeoTaskError('SERVICE_FAILED', `service ${entry.service.name} did not stop`, { cause }))
+        errors.push(
+          new NeoTaskError('SERVICE_FAILED', `service ${entry.service.name} did not stop`, { cause }),
+        )
       }
     }
     return errors
   }
 
   #start(entry: Entry<Pool>): Promise<void> {
-    entry.turn = entry.turn.catch(() => {}).then(async () => {
-      if (entry.started || !this.#running) return
-      try {
-        await entry.service.start(this.#pool)
-      } catch (cause) {
-        throw new NeoTaskError('SERVICE_FAILED', `service ${entry.service.name} did not start`, { cause })
-      }
-      entry.started = true
-    })
+    entry.turn = entry.turn
+      .catch(() => {})
+      .then(async () => {
+        if (entry.started || !this.#running) return
+        try {
+          await entry.service.start(this.#pool)
+        } catch (cause) {
+          throw new NeoTaskError('SERVICE_FAILED', `service ${entry.service.name} did not start`, { cause })
+        }
+        entry.started = true
+      })
     return entry.turn
   }
 }

@@ -150,8 +150,7 @@ export class Session {
   /** Whether handlers may not be called now, because others may hold the tasks. */
   get fenced(): boolean {
     if (this.#fenced || this.#state !== 'open') return true
-    const since = Math.max(this.#clock.monotonic() - this.#sentMonotonic, this.#clock.now() - this.#sentWall)
-    if (since < this.#options.ttl * FENCE) return false
+    if (this.#silenceByAnyClock < this.#options.ttl * FENCE) return false
     this.#raiseFence()
     return true
   }
@@ -164,6 +163,11 @@ export class Session {
   /** ms since the last answered renewal was sent. */
   get silence(): number {
     return this.#clock.monotonic() - this.#sentMonotonic
+  }
+
+  /** A sleeping machine may stop the one clock, and a step the other: whichever went further counts. */
+  get #silenceByAnyClock(): number {
+    return Math.max(this.silence, this.#clock.now() - this.#sentWall)
   }
 
   async start(): Promise<void> {
@@ -291,7 +295,8 @@ export class Session {
     const demand = this.#quiet || this.#state !== 'open' || this.fenced ? { want: 0 } : this.#host.demand()
     const renew = this.#state === 'open' && this.silence >= this.#beatEvery * 0.9
     const reports = this.#unanswered.splice(0).concat(this.#host.reports())
-    if (!forced && settlements.length === 0 && demand.want === 0 && reports.length === 0 && !renew) return undefined
+    if (!forced && settlements.length === 0 && demand.want === 0 && reports.length === 0 && !renew)
+      return undefined
     return {
       session,
       ack: this.#ack,
@@ -459,7 +464,10 @@ export class Session {
   #raiseFence(): void {
     if (this.#fenced) return
     this.#fenced = true
-    this.#logger.warn({ session: this.#id, silence: this.silence }, 'no renewal was answered in time; attempts are aborted')
+    this.#logger.warn(
+      { session: this.#id, silence: this.silence },
+      'no renewal was answered in time; attempts are aborted',
+    )
     this.#host.fenced()
     this.#force()
   }
@@ -467,7 +475,9 @@ export class Session {
   #armFence(): void {
     this.#fence?.cancel()
     const left = this.#options.ttl * FENCE - this.silence
-    this.#fence = this.#clock.after(left, () => void this.fenced)
+    this.#fence = this.#clock.after(left, () => {
+      if (this.#silenceByAnyClock >= this.#options.ttl * FENCE) this.#raiseFence()
+    })
   }
 
   /** After doubt: adopts what the storage says this session holds and drops what it does not. */
@@ -489,12 +499,17 @@ export class Session {
     const known = new Set(holding)
     const missing = holding.filter((id) => !held.has(id))
     if (missing.length > 0) {
-      this.#host.taken(missing.map((id) => ({ id, token: Number.MAX_SAFE_INTEGER, reason: 'revoked' as const })))
+      this.#host.taken(
+        missing.map((id) => ({ id, token: Number.MAX_SAFE_INTEGER, reason: 'revoked' as const })),
+      )
     }
     const unknown = reply.entries.filter(({ id }) => !known.has(id) && !settling.has(id))
     const adopted = new Set(unknown.map(({ id }) => id))
     this.#host.unfenced()
-    this.#host.claimed([...unknown, ...fresh.filter(({ id }) => held.has(id) && !adopted.has(id) && !known.has(id))])
+    this.#host.claimed([
+      ...unknown,
+      ...fresh.filter(({ id }) => held.has(id) && !adopted.has(id) && !known.has(id)),
+    ])
     if (reply.token > this.#ack) this.#ack = reply.token
   }
 

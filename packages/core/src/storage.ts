@@ -285,7 +285,8 @@ export interface ReviveOptions {
 }
 
 /** `done`; `unknown` id; or why not: the state it is in, and for `remove` the dependent that still needs it. */
-export type OperationOutcome = 'done' | 'unknown' | { readonly state: TaskState; readonly neededBy?: string | undefined }
+export type OperationOutcome =
+  'done' | 'unknown' | { readonly state: TaskState; readonly neededBy?: string | undefined }
 
 /** The operations that take ids and answer with one {@link OperationOutcome} for each. */
 export type QueueOperation = Exclude<Operation, 'complete' | 'revoke'>
@@ -397,7 +398,11 @@ export type Settlement =
       readonly cancelGroup?: boolean | undefined
     })
   | (SettlementBase & { readonly outcome: 'retry'; readonly in: number; readonly error: string })
-  | (SettlementBase & { readonly outcome: 'cancelled' | 'skipped'; readonly reason: string; readonly message?: string })
+  | (SettlementBase & {
+      readonly outcome: 'cancelled' | 'skipped'
+      readonly reason: string
+      readonly message?: string
+    })
   /** Back to its old place; costs no attempt. */
   | (SettlementBase & { readonly outcome: 'released' })
   /** Waits without a slot, costs no attempt: for other tasks, for `until` ms, or for whichever comes first. */
@@ -514,7 +519,10 @@ export interface RecordsFace {
    * Takes records that are due, longest due first, and puts their due time `leaseMs` ahead in the same step, so
    * that nobody else takes them meanwhile. The version grows, so that only the claimer's compare-and-set holds.
    */
-  claimDue(tenant: string, query: { prefix?: string; limit: number; leaseMs: number }): Promise<StoredRecord[]>
+  claimDue(
+    tenant: string,
+    query: { prefix?: string; limit: number; leaseMs: number },
+  ): Promise<StoredRecord[]>
 }
 
 export interface StoredRecord {
@@ -557,7 +565,12 @@ export interface LocksFace {
    * Takes the lock for `ttl` ms. The fencing number is `max(last + 1, time in µs)`, so it grows for ever, also
    * when the storage has lost its memory. Who holds it already gets `undefined` like anybody else.
    */
-  acquire(tenant: string, key: string, owner: string, ttl: number): Promise<{ readonly fence: number } | undefined>
+  acquire(
+    tenant: string,
+    key: string,
+    owner: string,
+    ttl: number,
+  ): Promise<{ readonly fence: number } | undefined>
   /** Whether the owner still held it, for `ttl` ms from now. */
   extend(tenant: string, key: string, owner: string, ttl: number): Promise<boolean>
   /** Whether the owner still held it. */

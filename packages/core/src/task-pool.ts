@@ -18,19 +18,25 @@ import { LifecycleManager } from './lifecycle-manager.js'
 import { PoolLocks } from './locks.js'
 import { listNodes, type NodeStatus } from './node-registry.js'
 import { openStorage } from './open-storage.js'
-import { resolveOptions, resolveSubmit, type PoolOptions, type ResolvedOptions, type SubmitOptions } from './options.js'
+import {
+  resolveOptions,
+  resolveSubmit,
+  type PoolOptions,
+  type ResolvedOptions,
+  type SubmitOptions,
+} from './options.js'
 import type { PoolEvents } from './pool-events.js'
 import { StatsRecorder, type PoolStats } from './pool-stats.js'
 import { Services, type Service } from './service.js'
-import type { FinalRecord, NewTask, OperationOutcome, QueueCounts, QueueRef, Storage, TaskRecord } from './storage.js'
+import type { FinalRecord, OperationOutcome, QueueCounts, QueueRef, Storage, TaskRecord } from './storage.js'
 import { taskInfo, type TaskInfo } from './task-info.js'
-import { checkTaskId, isFinal, TASK_STATES, type Operation, type TaskState } from './task.js'
+import { isFinal, TASK_STATES, type Operation, type TaskState } from './task.js'
 
 export interface TaskPoolOptions<Data, Result> extends PoolOptions {
   /** Runs what is submitted without a definition. */
   executor?: Handler<Data, Result> | undefined
   /** The kinds of task that this pool knows, by `defineTask`. */
-  tasks?: readonly TaskDefinition<never, unknown>[] | undefined
+  tasks?: readonly TaskDefinition[] | undefined
 }
 
 /** A task's id, which remembers the type of the result. An ordinary string at run time. */
@@ -38,8 +44,8 @@ export type TaskId<Result = unknown> = string & { readonly [RESULT]?: Result }
 declare const RESULT: unique symbol
 
 /** One task of {@link TaskPool.submitBatch}. */
-export type BatchItem<Data> =
-  ({ data: Data; task?: undefined } | { task: TaskDefinition<never, unknown>; data: unknown }) & SubmitOptions
+export type BatchItem<Data> = ({ data: Data; task?: undefined } | { task: TaskDefinition; data: unknown }) &
+  SubmitOptions
 
 export interface CloseOptions {
   /** How long running tasks may go on before they are aborted and given back. Default: `'30s'`. */
@@ -113,10 +119,10 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
 
   /** Checks the options and touches nothing; throws `OPTION_INVALID` for the first that does not fit. */
   constructor(options: TaskPoolOptions<Data, Result>) {
-    const { executor, tasks = [], ...rest } = options ?? ({} as TaskPoolOptions<Data, Result>)
-    this.#options = resolveOptions(options === undefined ? rest : options)
+    this.#options = resolveOptions(options)
+    const { executor, tasks = [] } = options
     const { retry, timeout, codec, clock, tenant, queue, logger } = this.#options
-    this.#kinds = new Kinds(executor as Handler<never> | undefined, tasks, { retry, timeout, codec })
+    this.#kinds = new Kinds(executor, tasks, { retry, timeout, codec })
     if (this.#options.concurrency > 0 && this.#kinds.served.length === 0) {
       throw optionError('executor', 'an executor, or tasks with a handler, or concurrency: 0', undefined)
     }
@@ -159,7 +165,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     const isNew = lifecycle.submit(task, stored)
     this.#consume()
     await isNew
-    return task.id as TaskId<never>
+    return task.id
   }
 
   /**
@@ -169,9 +175,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   async submitBatch(
     items: Iterable<BatchItem<Data>> | AsyncIterable<BatchItem<Data>>,
   ): Promise<TaskId<Result>[]> {
-    if (typeof (items as Iterable<unknown>)?.[Symbol.iterator] !== 'function' && !isAsyncIterable(items)) {
+    if (!isIterable(items))
       throw optionError('submitBatch(items)', 'an iterable of { data, ...options }', items)
-    }
     const ids: TaskId<Result>[] = []
     let flight: Promise<TaskId>[] = []
     const land = async (): Promise<void> => {
@@ -186,7 +191,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     for await (const item of items) {
       checkObject(item, 'submitBatch item', '{ data, ...options }')
       const { task, data, ...options } = item
-      const call = task === undefined ? this.submit(data as Data, options) : this.submit(task, data as never, options)
+      const call = task === undefined ? this.submit(data, options) : this.submit(task, data as never, options)
       flight.push(call)
       if (flight.length >= MOST_IN_FLIGHT) await land()
     }
@@ -203,7 +208,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   submitSync(first: unknown, second?: unknown, third?: SubmitOptions): TaskId<never> {
     const { kind, data, options } = readSubmit(first, second, third)
     this.#refuseClosed()
-    if (this.#parts === undefined) throw new NeoTaskError('ILLEGAL_STATE', 'submitSync: await pool.start() first')
+    if (this.#parts === undefined)
+      throw new NeoTaskError('ILLEGAL_STATE', 'submitSync: await pool.start() first')
     const { lifecycle } = this.#parts
     const resolved = resolveSubmit(options, this.#options.retry)
     const stored = kind === undefined ? data : kind.parse(data as never)
@@ -212,7 +218,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     }
     const task = lifecycle.create(kind?.name ?? EXECUTOR, stored, resolved)
     lifecycle.submitSync(task, stored)
-    return task.id as TaskId<never>
+    return task.id
   }
 
   /** Stores a task and waits for its result. Rejects as `submit` and `waitForResult` do. */
@@ -296,7 +302,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   async list(options: ListOptions = {}): Promise<TaskList> {
     checkKeys(options, ['state', 'name', 'group', 'limit', 'cursor'], 'list.')
     const { state = 'pending', name, group, limit = 100, cursor } = options
-    if (!TASK_STATES.includes(state)) throw optionError('list.state', `one of ${TASK_STATES.join(', ')}`, state)
+    if (!TASK_STATES.includes(state))
+      throw optionError('list.state', `one of ${TASK_STATES.join(', ')}`, state)
     if (!Number.isInteger(limit) || limit < 1 || limit > 500) {
       throw optionError('list.limit', 'an integer from 1 to 500', limit)
     }
@@ -356,7 +363,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
    * accepted. Rejects `TASK_NOT_FOUND`, and `ILLEGAL_STATE` when the task is final.
    */
   async cancel(id: string, reason?: string): Promise<void> {
-    if (reason !== undefined && typeof reason !== 'string') throw optionError('cancel(id, reason)', 'a text', reason)
+    if (reason !== undefined && typeof reason !== 'string')
+      throw optionError('cancel(id, reason)', 'a text', reason)
     const options = reason === undefined ? {} : { message: reason.slice(0, 1000) }
     await this.#change('cancel', id, (storage) => storage.queue.cancel(this.#ref, [id], options))
     this.#stats.cancelled++
@@ -425,7 +433,10 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   }
 
   /** The same for the next event only. */
-  once<Type extends keyof PoolEvents>(type: Type, listener: (event: PoolEvents[Type]) => unknown): () => void {
+  once<Type extends keyof PoolEvents>(
+    type: Type,
+    listener: (event: PoolEvents[Type]) => unknown,
+  ): () => void {
     return this.#events.once(type, listener)
   }
 
@@ -464,7 +475,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
    */
   async drain(options: { timeout?: Duration } = {}): Promise<void> {
     const { timeout } = options
-    const until = timeout === undefined ? Infinity : this.#clock.monotonic() + parseDuration(timeout, 'timeout')
+    const until =
+      timeout === undefined ? Infinity : this.#clock.monotonic() + parseDuration(timeout, 'timeout')
     await this.start()
     for (let pause = 1; ; pause = Math.min(250, pause * 2)) {
       const { pending, running } = await this.counts()
@@ -589,10 +601,11 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   }
 
   #refuseClosed(): void {
-    if (this.#state === 'closing' || this.#state === 'closed') throw new NeoTaskError('POOL_CLOSED', 'the pool is closed')
+    if (this.#state === 'closing' || this.#state === 'closed')
+      throw new NeoTaskError('POOL_CLOSED', 'the pool is closed')
   }
 
-  #parse(kind: TaskDefinition<never> | undefined, data: unknown): unknown {
+  #parse(kind: TaskDefinition | undefined, data: unknown): unknown {
     return kind === undefined ? data : kind.parse(data as never)
   }
 
@@ -610,7 +623,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
 
   async #record(id: string): Promise<TaskRecord> {
     const record = await this.#find(id)
-    if (record === undefined) throw new NeoTaskError('TASK_NOT_FOUND', `no task ${id} in this queue`, { taskId: id })
+    if (record === undefined)
+      throw new NeoTaskError('TASK_NOT_FOUND', `no task ${id} in this queue`, { taskId: id })
     return record
   }
 
@@ -650,16 +664,19 @@ function readSubmit(
   first: unknown,
   second: unknown,
   third: SubmitOptions | undefined,
-): { kind: TaskDefinition<never> | undefined; data: unknown; options: SubmitOptions | undefined } {
-  if (first instanceof TaskDefinition) return { kind: first as TaskDefinition<never>, data: second, options: third }
+): { kind: TaskDefinition | undefined; data: unknown; options: SubmitOptions | undefined } {
+  if (first instanceof TaskDefinition) return { kind: first as TaskDefinition, data: second, options: third }
   return { kind: undefined, data: first, options: second as SubmitOptions | undefined }
 }
 
-function isAsyncIterable(value: unknown): boolean {
-  return typeof (value as AsyncIterable<unknown> | null)?.[Symbol.asyncIterator] === 'function'
+function isIterable(value: unknown): boolean {
+  const given = value as Partial<Iterable<unknown> & AsyncIterable<unknown>> | null | undefined
+  return typeof (given?.[Symbol.iterator] ?? given?.[Symbol.asyncIterator]) === 'function'
 }
 
 function stateError(operation: string, id: string, state: TaskState, neededBy?: string): NeoTaskError {
   const why = neededBy === undefined ? `it is ${state}` : `task ${neededBy} still needs it`
-  return new NeoTaskError('ILLEGAL_STATE', `${operation}: not possible for task ${id}: ${why}`, { taskId: id })
+  return new NeoTaskError('ILLEGAL_STATE', `${operation}: not possible for task ${id}: ${why}`, {
+    taskId: id,
+  })
 }

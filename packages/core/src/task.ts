@@ -95,7 +95,9 @@ const PER_MS = BASE * BASE
 
 function digits(value: number, length: number): string {
   let text = ''
-  for (let rest = value; text.length < length; rest = Math.floor(rest / BASE)) text = DIGITS[rest % BASE] + text
+  for (let rest = value; text.length < length; rest = Math.floor(rest / BASE)) {
+    text = DIGITS.charAt(rest % BASE) + text
+  }
   return text
 }
 
@@ -114,7 +116,7 @@ export class TaskIds {
     if (now > this.#ms) this.#turn(now)
     else if (this.#count === PER_MS) this.#turn(this.#ms + 1)
     const count = this.#count++
-    return this.#prefix + DIGITS[Math.floor(count / BASE)] + DIGITS[count % BASE] + this.#suffix
+    return this.#prefix + DIGITS.charAt(Math.floor(count / BASE)) + DIGITS.charAt(count % BASE) + this.#suffix
   }
 
   #turn(ms: number): void {

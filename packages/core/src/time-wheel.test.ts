@@ -106,15 +106,15 @@ describe('TimeWheel', () => {
             expect(clock.pending).toBeLessThanOrEqual(1)
             const waiting = timers.filter((timer, index) => !timer.cancelled && !fired.includes(index))
             expect(wheel.size).toBe(waiting.length)
-            // One more than the present time: a due time is rounded up to a whole ms of the wheel.
-            for (const timer of waiting) expect(timer.due).toBeGreaterThan(clock.monotonic() - 1.001)
+            // A due time is rounded up to a whole ms of the wheel.
+            expect(waiting.every(({ due }) => due > clock.monotonic() - 1.001)).toBe(true)
           }
           clock.advance(2 ** 35)
           const expected = [...timers.keys()].filter((index) => !timers[index]?.cancelled)
           expected.sort((a, b) => (timers[a]?.tick ?? 0) - (timers[b]?.tick ?? 0) || a - b)
           expect(fired).toEqual(expected)
           // A float's last digits: 2^35 leaves 2^-18 of a ms.
-          for (const ms of late) expect(ms >= -1e-4 && ms < 1.001).toBe(true)
+          expect(late.every((ms) => ms >= -1e-4 && ms < 1.001)).toBe(true)
         },
       ),
     )
@@ -227,6 +227,15 @@ describe('TimeWheel', () => {
     clock.advance(DAY)
     expect(wakes).toBeLessThanOrEqual(2)
 
+    // Also when it slept for long: a short delay is near the hand then.
+    wheel.add(3_600_000, () => {})
+    clock.advance(1_800_000 - (clock.monotonic() % 32))
+    wakes = 0
+    wheel.add(5, () => {})
+    clock.advance(5)
+    expect(wakes).toBe(1)
+    clock.advance(DAY)
+
     wheel.add(50, () => {}).cancel()
     await clock.settle()
     expect(clock.pending).toBe(0)
@@ -283,7 +292,7 @@ describe('TimeWheel', () => {
     expect(() => wheel.add(1, () => {})).toThrow('closed')
   })
 
-  it('holds a million timers', () => {
+  it('holds many timers', () => {
     const clock = new ManualClock()
     const wheel = new TimeWheel(clock, fail)
     let fired = 0
@@ -294,10 +303,10 @@ describe('TimeWheel', () => {
       last = clock.monotonic()
     }
     const timers: Timer[] = []
-    for (let i = 0; i < 1_000_000; i++) timers.push(wheel.add((i * 7919) % 10_000_000, action))
+    for (let i = 0; i < 200_000; i++) timers.push(wheel.add((i * 7919) % 10_000_000, action))
     for (let i = 0; i < timers.length; i += 2) timers[i]?.cancel()
-    expect(wheel.size).toBe(500_000)
+    expect(wheel.size).toBe(100_000)
     clock.advance(10_000_000)
-    expect(fired).toBe(500_000)
+    expect(fired).toBe(100_000)
   })
 })

@@ -191,7 +191,10 @@ export class TimeWheel {
 
   #arm(): void {
     const list = this.#nextList()
-    if (list < 0) return this.#disarm()
+    if (list < 0) {
+      this.#disarm()
+      return
+    }
     const wakeTick = this.#tickOf(list)
     const hold = this.#holding > 0
     if (wakeTick === this.#wakeTick && hold === this.#timerHolds) return

@@ -63,7 +63,8 @@ export class WorkerPool {
       const { handler, timeout } = host.kinds.resolve(claimed)
       const data = host.kinds.decode(claimed)
       host.started(execution)
-      if (timeout !== undefined) execution.timer = host.wheel.add(timeout, () => this.#expire(execution, timeout))
+      if (timeout !== undefined)
+        execution.timer = host.wheel.add(timeout, () => this.#expire(execution, timeout))
       value = handler(data, execution)
       if (isThenable(value)) {
         value.then(
@@ -113,7 +114,10 @@ export class WorkerPool {
   #expire(execution: Execution, timeout: number): void {
     if (execution.ended) return
     execution.abort('timeout')
-    const error = new NeoTaskError('TASK_TIMEOUT', `the attempt took longer than its timeout of ${timeout} ms`)
+    const error = new NeoTaskError(
+      'TASK_TIMEOUT',
+      `the attempt took longer than its timeout of ${timeout} ms`,
+    )
     this.#end(execution, false, error)
   }
 
@@ -144,5 +148,7 @@ export class WorkerPool {
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return value !== null && typeof value === 'object' && typeof (value as { then?: unknown }).then === 'function'
+  return (
+    value !== null && typeof value === 'object' && typeof (value as { then?: unknown }).then === 'function'
+  )
 }

@@ -6,7 +6,23 @@
  * moves all it took with one statement for each place.
  */
 import type { Claimed, FinalState, Parent } from '@neotask/core'
-import { bytesOf, CLAIM_CARE, encoded, FLAG, lanePlace, PENDING, priorityOf, RUNNING, SCALE, sessionPlace, stateIndex, stateOf, SUCCESS, type Row, type Stored } from './layout.js'
+import {
+  bytesOf,
+  CLAIM_CARE,
+  encoded,
+  FLAG,
+  lanePlace,
+  PENDING,
+  priorityOf,
+  RUNNING,
+  SCALE,
+  sessionPlace,
+  stateIndex,
+  stateOf,
+  SUCCESS,
+  type Row,
+  type Stored,
+} from './layout.js'
 import { endByGroup, finishCancelled, groupOf } from './finish.js'
 import type { Step } from './step.js'
 import { bodyOf } from './task-record.js'
@@ -21,11 +37,27 @@ const FIRST = `SELECT ${CLAIM} FROM neotask_tasks t WHERE t.place = ? AND t.rank
 const NEWER = `SELECT ${CLAIM} FROM neotask_tasks t WHERE t.place = ? AND t.rank > ? ORDER BY t.rank, t.score LIMIT ?`
 const TAKE = `UPDATE neotask_tasks SET place = ?, rank = ?, since = ?, flags = flags | ${FLAG.claimed} WHERE place = ? AND rank <= ?`
 const LANES = 'SELECT lane, name FROM neotask_lanes WHERE q = ?'
-const NEW_LANE = 'INSERT INTO neotask_lanes (q, name) VALUES (?, ?) ON CONFLICT (q, name) DO UPDATE SET name = excluded.name RETURNING lane'
+const NEW_LANE =
+  'INSERT INTO neotask_lanes (q, name) VALUES (?, ?) ON CONFLICT (q, name) DO UPDATE SET name = excluded.name RETURNING lane'
 const DROP_LANE = 'DELETE FROM neotask_lanes WHERE lane = ?'
 const EXTRAS = 'SELECT checkpoint, after_ids, deadline FROM neotask_extras WHERE n = ?'
 
-type ClaimTuple = [number, string, number, number, number, number, number, number, number, string, string, Stored, string | null, number]
+type ClaimTuple = [
+  number,
+  string,
+  number,
+  number,
+  number,
+  number,
+  number,
+  number,
+  number,
+  string,
+  string,
+  Stored,
+  string | null,
+  number,
+]
 
 /** A task that may be claimed, with what a claim says of it. */
 interface Candidate extends Row {
@@ -78,7 +110,9 @@ export function claim(
   if (taken.length === 0) return { claimed: [], head, short }
   const token = issue()
   move(step, session, taken, token)
-  const claimed = taken.map((candidate, index) => claimedFrom(step, candidate, payloads[index] ?? null, token, step.now - candidate.since))
+  const claimed = taken.map((candidate, index) =>
+    claimedFrom(step, candidate, payloads[index] ?? null, token, step.now - candidate.since),
+  )
   return { claimed, head, short }
 }
 

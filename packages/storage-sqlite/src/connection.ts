@@ -2,7 +2,6 @@
  * The database once it is open, and the ways in which the faces carry out their steps on it.
  */
 import { StorageUnavailableError } from '@neotask/core'
-import { setImmediate } from 'node:timers/promises'
 import type { Database } from './database.js'
 
 /** ms after which a transaction is ended and another begun, so that others get their turn. */
@@ -43,6 +42,6 @@ export class Turn {
 }
 
 /** Lets everything else run between two transactions. */
-export async function yieldTurn(): Promise<void> {
-  await setImmediate()
+export function yieldTurn(): Promise<void> {
+  return new Promise((resolve) => setImmediate(resolve))
 }

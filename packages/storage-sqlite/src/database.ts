@@ -6,12 +6,12 @@
  * A handle that a user gave is his: its pragmas stay as they are, it is never closed, and nothing is written into a
  * transaction that he has open, except by `enqueueSync`.
  */
-import { NeoTaskError, StorageUnavailableError, type Clock, type Timer } from '@neotask/core'
+import { NeoTaskError, StorageUnavailableError, type Clock, type Refusal, type Timer } from '@neotask/core'
 import Sqlite from 'better-sqlite3'
 import { randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'
 import { checkFile, checkFormat, checkVersion, format, unavailable } from './file-check.js'
-import { APPLICATION_ID, FORMAT, MIGRATIONS } from './schema.js'
+import { APPLICATION_ID, MIGRATIONS } from './schema.js'
 
 export interface DatabaseOptions {
   readonly path: string | undefined
@@ -20,6 +20,8 @@ export interface DatabaseOptions {
   readonly synchronous: 'normal' | 'full'
   readonly busyTimeout: number
   readonly clock: Clock
+  /** The steps to the present format; their number is its version. Tests give others. */
+  readonly migrations?: readonly string[] | undefined
 }
 
 /** ms that operations which nobody repeats wait for other writers. */
@@ -27,7 +29,7 @@ const PATIENCE = 10_000
 /** ms without a write after which the log is emptied. */
 const IDLE = 2000
 
-type Statement = Sqlite.Statement<unknown[], unknown>
+type Statement = Sqlite.Statement<unknown[]>
 type Value = string | number | Uint8Array | null
 
 const OCCUPIED = 'a transaction is open on the handle'
@@ -41,6 +43,7 @@ export class Database {
   readonly #handle: Sqlite.Database
   readonly #owned: boolean
   readonly #busyTimeout: number
+  readonly #migrations: readonly string[]
   readonly #statements = new Map<string, Statement>()
   #writes = 0
   #idle: Timer | undefined
@@ -50,6 +53,7 @@ export class Database {
     this.#handle = handle
     this.#owned = options.handle === undefined
     this.#busyTimeout = options.busyTimeout
+    this.#migrations = options.migrations ?? MIGRATIONS
     this.name = name
     this.durable = !handle.memory
     this.clock = options.clock
@@ -66,8 +70,12 @@ export class Database {
     }
     const inMemory = path === ':memory:' || path === ''
     const name = inMemory ? path : resolve(path)
-    const fileMustExist = !inMemory && checkFile(name)
-    const database = new Database(connect(name, { fileMustExist, timeout: options.busyTimeout }), name, options)
+    const fileMustExist = !inMemory && checkFile(name, (options.migrations ?? MIGRATIONS).length)
+    const database = new Database(
+      connect(name, { fileMustExist, timeout: options.busyTimeout }),
+      name,
+      options,
+    )
     try {
       await database.patiently(() => database.#prepareFile(options.synchronous))
       return database
@@ -75,6 +83,11 @@ export class Database {
       database.close()
       throw error
     }
+  }
+
+  /** The version of the stored format. */
+  get format(): number {
+    return this.#migrations.length
   }
 
   /** The log beside the file, where there is one that other processes write to as well. */
@@ -103,13 +116,14 @@ export class Database {
   statement(sql: string): Statement {
     let statement = this.#statements.get(sql)
     if (!statement) {
-      statement = this.#handle.prepare<unknown[]>(sql)
+      statement = this.#handle.prepare(sql)
       if (statement.reader) statement.raw(true).safeIntegers(false)
       this.#statements.set(sql, statement)
     }
     return statement
   }
 
+  // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters -- the row that the statement is known to give
   get<T extends unknown[]>(sql: string, ...values: Value[]): T | undefined {
     return this.statement(sql).get(...values) as T | undefined
   }
@@ -221,12 +235,18 @@ export class Database {
     const message = error instanceof Error ? error.message : String(error)
     if (code === undefined) {
       // Somebody iterates over a result of the handle: like an open transaction, only of another kind.
-      return message.includes('busy executing a query') ? this.#unavailable(OCCUPIED, error, true) : error
+      if (message.includes('busy executing a query')) return this.#unavailable(OCCUPIED, error, true)
+      if (message.includes('connection is not open'))
+        return this.#unavailable('the handle is closed', error, false)
+      return error
     }
     if (/^SQLITE_(NOTADB|CORRUPT)/.test(code)) return format(this.name, `it is damaged (${message})`, error)
-    if (/^SQLITE_(BUSY|LOCKED)/.test(code)) return this.#unavailable('another process is writing to it', error, true)
-    if (/^SQLITE_(READONLY)/.test(code)) return this.#unavailable(`it is read-only (${message})`, error, false)
-    if (/^SQLITE_(FULL|IOERR|NOMEM|CANTOPEN|PROTOCOL|INTERRUPT)/.test(code)) return this.#unavailable(message, error, true)
+    if (/^SQLITE_(BUSY|LOCKED)/.test(code))
+      return this.#unavailable('another process is writing to it', error, true)
+    if (/^SQLITE_(READONLY)/.test(code))
+      return this.#unavailable(`it is read-only (${message})`, error, false)
+    if (/^SQLITE_(FULL|IOERR|NOMEM|CANTOPEN|PROTOCOL|INTERRUPT)/.test(code))
+      return this.#unavailable(message, error, true)
     return error
   }
 
@@ -237,7 +257,7 @@ export class Database {
     try {
       this.#create(() => {
         handle.pragma(`application_id = ${APPLICATION_ID}`)
-        handle.pragma(`user_version = ${FORMAT}`)
+        handle.pragma(`user_version = ${this.format}`)
       })
       // Created before the log exists, so that the file's header always carries our mark.
       if (this.durable && handle.pragma('journal_mode = WAL', { simple: true }) !== 'wal') {
@@ -248,8 +268,8 @@ export class Database {
       handle.pragma(`journal_size_limit = ${64 * 1024 * 1024}`)
       handle.pragma('cache_size = -16000')
       const version = Number(handle.pragma('user_version', { simple: true }))
-      checkVersion(this.name, Number(handle.pragma('application_id', { simple: true })), version)
-      if (version < FORMAT) this.#migrate(version)
+      checkVersion(this.name, Number(handle.pragma('application_id', { simple: true })), version, this.format)
+      if (version < this.format) this.#migrate(version)
       this.#probe()
     } catch (error) {
       throw this.translate(error)
@@ -262,8 +282,8 @@ export class Database {
     try {
       this.#create(() => undefined)
       const version = this.#storedFormat()
-      checkFormat(this.name, version)
-      if (version < FORMAT) this.#migrate(version)
+      checkFormat(this.name, version, this.format)
+      if (version < this.format) this.#migrate(version)
       this.#probe()
     } catch (error) {
       throw this.translate(error)
@@ -282,7 +302,7 @@ export class Database {
     if (this.#exists()) return
     this.write(() => {
       if (this.#exists()) return
-      for (const step of MIGRATIONS) this.#handle.exec(step)
+      for (const step of this.#migrations) this.#handle.exec(step)
       this.#setFormat()
       this.run(`INSERT INTO neotask_meta VALUES ('run_id', ?)`, randomUUID())
       mark()
@@ -293,21 +313,23 @@ export class Database {
     this.write(() => {
       // Somebody else may have been faster.
       const version = this.#storedFormat()
-      for (const step of MIGRATIONS.slice(Math.max(from, version))) this.#handle.exec(step)
+      for (const step of this.#migrations.slice(Math.max(from, version))) this.#handle.exec(step)
       this.#setFormat()
-      if (this.#owned) this.#handle.pragma(`user_version = ${FORMAT}`)
+      if (this.#owned) this.#handle.pragma(`user_version = ${this.format}`)
     })
     // An older version that opens the file must see the new number in its header.
     if (this.#owned) this.#handle.pragma('wal_checkpoint(TRUNCATE)')
   }
 
   #setFormat(): void {
-    this.run(`INSERT OR REPLACE INTO neotask_meta VALUES ('format', ?)`, FORMAT)
+    this.run(`INSERT OR REPLACE INTO neotask_meta VALUES ('format', ?)`, this.format)
   }
 
   /** Touches the first page of each of our tables and indices: a damaged file should be found now. */
   #probe(): void {
-    const tables = this.all<[string]>(`SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'neotask_*'`)
+    const tables = this.all<[string]>(
+      `SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'neotask_*'`,
+    )
     for (const [table] of tables) this.#handle.prepare(`SELECT 1 FROM "${table}" LIMIT 1`).get()
   }
 
@@ -381,4 +403,11 @@ function connect(name: string, options: Sqlite.Options): Sqlite.Database {
   } catch (cause) {
     throw unavailable(name, (cause as Error).message, cause)
   }
+}
+
+/** What an item is told that SQLite does not take. @throws what concerns the whole database */
+export function refusalFrom(error: unknown): Refusal {
+  if (error instanceof NeoTaskError) throw error
+  const message = error instanceof Error ? error.message : String(error)
+  return { code: sqliteCode(error) === 'SQLITE_TOOBIG' ? 'PAYLOAD_TOO_LARGE' : 'PAYLOAD_INVALID', message }
 }

@@ -3,7 +3,14 @@
  */
 
 /** The state of {@link Effects} at an instant, to go back to. */
-export type EffectsMark = readonly [Map<string, number>, number | undefined, number | undefined, number, number, number]
+export type EffectsMark = readonly [
+  Map<string, number>,
+  number | undefined,
+  number | undefined,
+  number,
+  number,
+  number,
+]
 
 export class Effects {
   readonly q: number

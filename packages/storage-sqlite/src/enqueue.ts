@@ -1,7 +1,17 @@
 /**
  * Accepting tasks. A unit is checked whole before anything of it is written, so a refusal leaves no trace.
  */
-import { isGeneratedId, isStorableId, MAX_PRIORITY, type Dependencies, type EnqueueOptions, type EnqueueOutcome, type ErrorCode, type NewTask, type Refusal } from '@neotask/core'
+import {
+  isGeneratedId,
+  isStorableId,
+  MAX_PRIORITY,
+  type Dependencies,
+  type EnqueueOptions,
+  type EnqueueOutcome,
+  type ErrorCode,
+  type NewTask,
+  type Refusal,
+} from '@neotask/core'
 import { BLOCKED, bytesOf, FLAG, LARGE, PENDING, SCHEDULED, stateIndex, SUCCESS, type Row } from './layout.js'
 import { finishCancelled, makeReady, READING, schedule } from './finish.js'
 import { joinGroup } from './groups.js'
@@ -17,7 +27,8 @@ const INSERT = `INSERT INTO neotask_tasks (q, id, place, rank, score, since, cre
   VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (q, id) DO NOTHING`
 const EXTRAS = 'INSERT INTO neotask_extras (n, nonce, after_ids, delay, run_at) VALUES (?, ?, ?, ?, ?)'
 const EDGE = 'INSERT INTO neotask_edges VALUES (?, ?, ?)'
-const WATCH = 'INSERT INTO neotask_watchers VALUES (?, ?, ?) ON CONFLICT (n, watcher) DO UPDATE SET until = max(until, excluded.until)'
+const WATCH =
+  'INSERT INTO neotask_watchers VALUES (?, ?, ?) ON CONFLICT (n, watcher) DO UPDATE SET until = max(until, excluded.until)'
 const NONCE = 'SELECT nonce FROM neotask_extras WHERE n = ?'
 const TOMBSTONE = 'SELECT nonce FROM neotask_tombstones WHERE q = ? AND id = ? AND until > ?'
 const REPLACE = 'UPDATE neotask_tasks SET codec = ?, payload = ?, options = ?, flags = ? WHERE n = ?'
@@ -82,7 +93,10 @@ function checkUnit(unit: readonly NewTask[]): Refusal | undefined {
     bytes += bytesOf(task.payload)
   }
   if (unit.length > 1 && bytes > MAX_UNIT_BYTES) {
-    return refuse('PAYLOAD_TOO_LARGE', `the payloads of a unit may have ${MAX_UNIT_BYTES} bytes together, these have ${bytes}`)
+    return refuse(
+      'PAYLOAD_TOO_LARGE',
+      `the payloads of a unit may have ${MAX_UNIT_BYTES} bytes together, these have ${bytes}`,
+    )
   }
   return undefined
 }
@@ -99,7 +113,10 @@ function checkTask(task: NewTask): Refusal | undefined {
     return refuse('OPTION_INVALID', `${id}: kind and codec are text`)
   }
   if (!Number.isInteger(priority) || priority < 0 || priority > MAX_PRIORITY) {
-    return refuse('OPTION_INVALID', `${id}: a priority is an integer from 0 to ${MAX_PRIORITY}, not ${priority}`)
+    return refuse(
+      'OPTION_INVALID',
+      `${id}: a priority is an integer from 0 to ${MAX_PRIORITY}, not ${priority}`,
+    )
   }
   for (const option of ['delay', 'runAt', 'expiresIn'] as const) {
     const value = task[option]
@@ -108,13 +125,20 @@ function checkTask(task: NewTask): Refusal | undefined {
     }
   }
   if (after && after.ids.length > MAX_PARENTS) {
-    return refuse('OPTION_INVALID', `${id}: after names at most ${MAX_PARENTS} tasks, not ${after.ids.length}`)
+    return refuse(
+      'OPTION_INVALID',
+      `${id}: after names at most ${MAX_PARENTS} tasks, not ${after.ids.length}`,
+    )
   }
   return undefined
 }
 
 /** Notes the outcome of each task that is known already, and refuses what names unknown parents. */
-function lookUp(step: Step, unit: readonly NewTask[], known: Map<string, EnqueueOutcome>): Refusal | undefined {
+function lookUp(
+  step: Step,
+  unit: readonly NewTask[],
+  known: Map<string, EnqueueOutcome>,
+): Refusal | undefined {
   const earlier = new Set<string>()
   for (const task of unit) {
     const outcome = earlier.has(task.id) ? undefined : lookUpTask(step, task)
@@ -148,7 +172,9 @@ function lookUpTask(step: Step, task: NewTask): EnqueueOutcome | undefined {
 }
 
 function outcomeOfRepeat(task: NewTask, nonce: string | null | undefined): 'repeated' | 'duplicate' {
-  return isGeneratedId(task.id) || (task.nonce !== undefined && task.nonce === nonce) ? 'repeated' : 'duplicate'
+  return isGeneratedId(task.id) || (task.nonce !== undefined && task.nonce === nonce)
+    ? 'repeated'
+    : 'duplicate'
 }
 
 function checkSize(
@@ -208,7 +234,12 @@ function findParents(step: Step, after: Dependencies): Parents {
 export function addEdges(step: Step, child: Row, parents: Parents): void {
   const open = new Set(parents.open.map((row) => row.n))
   for (const parent of parents.rows) {
-    step.db.run(`${EDGE} ON CONFLICT (parent, child) DO UPDATE SET open = excluded.open`, parent.n, child.n, open.has(parent.n) ? 1 : 0)
+    step.db.run(
+      `${EDGE} ON CONFLICT (parent, child) DO UPDATE SET open = excluded.open`,
+      parent.n,
+      child.n,
+      open.has(parent.n) ? 1 : 0,
+    )
     if (parent.flags & FLAG.parent) continue
     parent.flags |= FLAG.parent
     step.db.run('UPDATE neotask_tasks SET flags = ? WHERE n = ?', parent.flags, parent.n)
@@ -232,16 +263,30 @@ export function resolveParents(step: Step, after: Dependencies): Parents | undef
 function insert(step: Step, task: NewTask, parents: Parents): Row | undefined {
   const { now, q } = step
   const due = Math.max(task.delay === undefined ? 0 : Math.ceil(now + task.delay), Math.ceil(task.runAt ?? 0))
-  const waits = task.hold || parents.open.length > 0
+  const waits = task.hold === true || parents.open.length > 0
   const state = waits ? BLOCKED : due > now ? SCHEDULED : PENDING
   const large = bytesOf(task.payload) > LARGE
-  const flags = flagsOf(task, waits === true && (task.delay !== undefined || task.runAt !== undefined)) | (large ? FLAG.large : 0)
+  const flags =
+    flagsOf(task, waits && (task.delay !== undefined || task.runAt !== undefined)) | (large ? FLAG.large : 0)
   const score = step.nextScore(task.priority)
   const rank = state === SCHEDULED ? due : score
   const payload = large ? null : task.payload
   const { changes, lastInsertRowid } = step.db
     .statement(INSERT)
-    .run(q, task.id, step.place(state), rank, score, now, now, flags, task.kind, task.codec, payload, task.options ?? null)
+    .run(
+      q,
+      task.id,
+      step.place(state),
+      rank,
+      score,
+      now,
+      now,
+      flags,
+      task.kind,
+      task.codec,
+      payload,
+      task.options ?? null,
+    )
   if (changes === 0) return undefined
   const n = Number(lastInsertRowid)
   if (large) step.db.run(PUT_BODY, n, task.payload)
@@ -255,7 +300,8 @@ function insert(step: Step, task: NewTask, parents: Parents): Row | undefined {
 
 function flagsOf(task: NewTask, delayed: boolean): number {
   let flags = 0
-  if (task.nonce !== undefined || task.group || task.after || task.expiresIn !== undefined || delayed) flags |= FLAG.extras
+  if (task.nonce !== undefined || task.group || task.after || task.expiresIn !== undefined || delayed)
+    flags |= FLAG.extras
   if (delayed) flags |= FLAG.delayed
   if (task.hold) flags |= FLAG.held
   if (task.expiresIn !== undefined) flags |= FLAG.deadline

@@ -9,7 +9,7 @@ import { NeoTaskError, StorageUnavailableError } from '@neotask/core'
 import Sqlite from 'better-sqlite3'
 import { closeSync, openSync, readSync, statfsSync, statSync, type Stats } from 'node:fs'
 import { dirname } from 'node:path'
-import { APPLICATION_ID, FORMAT } from './schema.js'
+import { APPLICATION_ID } from './schema.js'
 
 const MAGIC = 'SQLite format 3\u0000'
 const HEADER = 100
@@ -33,10 +33,11 @@ export function networkFileSystem(type: number): string | undefined {
 /**
  * Decides whether the file may be opened for writing.
  *
- * @returns whether there is one
+ * @param newest the newest format that we know
+ * @returns whether there is a file
  * @throws NeoTaskError `STORAGE_UNAVAILABLE` or `STORAGE_FORMAT`, naming the file
  */
-export function checkFile(path: string): boolean {
+export function checkFile(path: string, newest: number): boolean {
   const folder = dirname(path)
   const stats = stat(path)
   checkFileSystem(stats ? path : folder, path)
@@ -50,23 +51,24 @@ export function checkFile(path: string): boolean {
   const header = Buffer.alloc(HEADER)
   const read = readHeader(path, header)
   if (read === 0) return true
-  if (read < HEADER || header.toString('latin1', 0, 16) !== MAGIC) throw format(path, 'it is not an SQLite database')
-  checkMark(path, header)
+  if (read < HEADER || header.toString('latin1', 0, 16) !== MAGIC)
+    throw format(path, 'it is not an SQLite database')
+  checkMark(path, header, newest)
   checkLength(path, header, stats)
   return true
 }
 
 /** The stored marks of a database, by header or by pragma. */
-export function checkVersion(path: string, applicationId: number, version: number): void {
+export function checkVersion(path: string, applicationId: number, version: number, newest: number): void {
   if (applicationId !== APPLICATION_ID) {
     throw format(path, 'it is the database of another program (to share one, pass its handle as `database`)')
   }
-  checkFormat(path, version)
+  checkFormat(path, version, newest)
 }
 
-export function checkFormat(path: string, version: number): void {
-  if (version > FORMAT) {
-    throw format(path, `it has format ${version}, and this version of NeoTask knows formats up to ${FORMAT}`)
+export function checkFormat(path: string, version: number, newest: number): void {
+  if (version > newest) {
+    throw format(path, `it has format ${version}, and this version of NeoTask knows formats up to ${newest}`)
   }
 }
 
@@ -74,8 +76,16 @@ export function format(path: string, what: string, cause?: unknown): NeoTaskErro
   return new NeoTaskError('STORAGE_FORMAT', `cannot use ${path}: ${what}`, { cause })
 }
 
-export function unavailable(path: string, what: string, cause?: unknown, retryable = false): StorageUnavailableError {
-  return new StorageUnavailableError('STORAGE_UNAVAILABLE', `cannot open ${path}: ${what}`, { cause, retryable })
+export function unavailable(
+  path: string,
+  what: string,
+  cause?: unknown,
+  retryable = false,
+): StorageUnavailableError {
+  return new StorageUnavailableError('STORAGE_UNAVAILABLE', `cannot open ${path}: ${what}`, {
+    cause,
+    retryable,
+  })
 }
 
 function stat(path: string): Stats | undefined {
@@ -109,14 +119,15 @@ function checkFileSystem(where: string, path: string): void {
     return
   }
   const name = networkFileSystem(type)
-  if (name) throw unavailable(path, `it lies on a network file system (${name}), where its log cannot be shared`)
+  if (name)
+    throw unavailable(path, `it lies on a network file system (${name}), where its log cannot be shared`)
 }
 
-function checkMark(path: string, header: Buffer): void {
+function checkMark(path: string, header: Buffer, newest: number): void {
   const version = header.readUInt32BE(60)
   const applicationId = header.readUInt32BE(68)
   if (applicationId === 0 && version === 0 && isEmptyDatabase(path)) return
-  checkVersion(path, applicationId, version)
+  checkVersion(path, applicationId, version, newest)
 }
 
 /** A database that somebody created and put nothing in. */

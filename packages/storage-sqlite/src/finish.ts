@@ -121,9 +121,10 @@ export function drainCascades(step: Step, limit: number): number {
     if (told >= limit || step.tells <= 0) break
     const parent = step.rowOf(n)
     // A parent that was retried meanwhile ends again, and then tells those that still wait.
-    const { more, past, count } = parent && stateIndex(parent.place) >= SUCCESS
-      ? tellDependents(step, parent, from, Math.min(TOLD_OF_ONE, limit - told))
-      : { more: false, past: from, count: 0 }
+    const { more, past, count } =
+      parent && stateIndex(parent.place) >= SUCCESS
+        ? tellDependents(step, parent, from, Math.min(TOLD_OF_ONE, limit - told))
+        : { more: false, past: from, count: 0 }
     if (more && parent) leave(step, parent, past)
     else step.db.run(CASCADE_DONE, step.q, n)
     told += count
@@ -142,7 +143,12 @@ export function hasCascades(step: Step): boolean {
 }
 
 /** Tells the dependents after `past`, and says how far it came. */
-function tellDependents(step: Step, parent: Row, past: number, most: number): { more: boolean; past: number; count: number } {
+function tellDependents(
+  step: Step,
+  parent: Row,
+  past: number,
+  most: number,
+): { more: boolean; past: number; count: number } {
   const limit = Math.min(most, step.tells)
   if (limit <= 0) return { more: true, past, count: 0 }
   const children = step.db.all<[number]>(CHILDREN, parent.n, past, limit + 1)
@@ -159,7 +165,11 @@ function tell(step: Step, parent: Row, n: number): void {
   const child = step.rowOf(n)
   if (!child || stateIndex(child.place) !== BLOCKED) return
   if (child.flags & FLAG.onSuccess && stateIndex(parent.place) !== SUCCESS) {
-    finishOne(step, child, { ...DECIDED, reason: 'DEPENDENCY_FAILED', message: `its dependency ${parent.id} is ${stateOf(parent.place)}` })
+    finishOne(step, child, {
+      ...DECIDED,
+      reason: 'DEPENDENCY_FAILED',
+      message: `its dependency ${parent.id} is ${stateOf(parent.place)}`,
+    })
     if (child.flags & FLAG.parent) db.run(CASCADE, step.q, child.n, FROM_THE_FIRST)
   } else if (!(child.flags & FLAG.held) && !hasOpenEdge(step, n)) {
     release(step, child)

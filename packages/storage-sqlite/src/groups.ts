@@ -3,7 +3,19 @@
  */
 import type { GroupFlags } from '@neotask/core'
 import { cancelTask } from './cancel.js'
-import { BLOCKED, FLAG, laneOf, PENDING, RUNNING, ROW, rowFrom, SCHEDULED, stateIndex, type Row, type RowTuple } from './layout.js'
+import {
+  BLOCKED,
+  FLAG,
+  laneOf,
+  PENDING,
+  RUNNING,
+  ROW,
+  rowFrom,
+  SCHEDULED,
+  stateIndex,
+  type Row,
+  type RowTuple,
+} from './layout.js'
 import type { Step } from './step.js'
 
 /** Members looked at in one step. */
@@ -44,13 +56,21 @@ export function setFlags(step: Step, id: string, flags: GroupFlags): void {
 }
 
 export function cancelGroup(step: Step, g: number): void {
-  step.db.run('UPDATE neotask_groups SET cancelled = 1, sweep = 1, past = 0, touched = ? WHERE g = ?', step.now, g)
+  step.db.run(
+    'UPDATE neotask_groups SET cancelled = 1, sweep = 1, past = 0, touched = ? WHERE g = ?',
+    step.now,
+    g,
+  )
 }
 
 /** Goes on with sweeps. @returns how many members it looked at */
 export function sweepGroups(step: Step, limit: number): number {
   let seen = 0
-  for (const [g, past, cancelled, paused] of step.db.all<[number, number, number, number]>(SWEEPS, step.q, limit)) {
+  for (const [g, past, cancelled, paused] of step.db.all<[number, number, number, number]>(
+    SWEEPS,
+    step.q,
+    limit,
+  )) {
     if (seen >= limit) break
     const members = step.db.all<RowTuple>(MEMBERS, g, past, limit - seen)
     for (const tuple of members) bring(step, rowFrom(tuple), cancelled === 1, paused === 1)

@@ -23,7 +23,12 @@ export const BLOCKED = 2
 export const RUNNING = 3
 export const SUCCESS = 4
 
-export const FINAL_INDEX: Readonly<Record<FinalState, number>> = { success: 4, failed: 5, cancelled: 6, skipped: 7 }
+export const FINAL_INDEX: Readonly<Record<FinalState, number>> = {
+  success: 4,
+  failed: 5,
+  cancelled: 6,
+  skipped: 7,
+}
 
 /** The place of a state, except for what is running or stands aside. */
 export const placeOf = (queue: number, state: number): number => queue * STATES + state

@@ -33,7 +33,7 @@ export function listTasks(db: Database, ref: QueueRef, query: ListQuery): TaskPa
   const filtered = query.kind !== undefined || query.group !== undefined
   let from = parse(query.cursor) ?? (backward ? { rank: Infinity, n: 0 } : { rank: -1, n: 0 })
   const page = new Page(limit, query.bytes ?? PAGE_BYTES)
-  for (let seen = 0; seen < LOOKED_AT; ) {
+  for (let seen = 0; seen < LOOKED_AT;) {
     const wanted = filtered ? limit * 2 + 1 : limit + 1
     const rows = read(db, places, from, wanted, backward)
     for (const row of rows) {
@@ -54,9 +54,16 @@ function placesOf(db: Database, q: number, state: number): number[] {
 }
 
 /** The next rows of all the places together, in their order. */
-function read(db: Database, places: readonly number[], from: Place, limit: number, backward: boolean): RecordTuple[] {
+function read(
+  db: Database,
+  places: readonly number[],
+  from: Place,
+  limit: number,
+  backward: boolean,
+): RecordTuple[] {
   const rows: RecordTuple[] = []
-  for (const place of places) rows.push(...db.all<RecordTuple>(backward ? BACKWARD : FORWARD, place, from.rank, from.n, limit))
+  for (const place of places)
+    rows.push(...db.all<RecordTuple>(backward ? BACKWARD : FORWARD, place, from.rank, from.n, limit))
   if (places.length > 1) rows.sort((a, b) => a[3] - b[3] || a[0] - b[0])
   return rows.slice(0, limit)
 }

@@ -58,7 +58,16 @@ export function putRecord(
   const expires = expiresIn === undefined ? null : now + expiresIn
   dropLabels(db, tenant, key)
   const text = labels.length === 0 ? null : JSON.stringify(labels)
-  db.run(PUT, tenant, key, value, version + 1, text, due === null ? null : Math.ceil(due), expires === null ? null : Math.ceil(expires))
+  db.run(
+    PUT,
+    tenant,
+    key,
+    value,
+    version + 1,
+    text,
+    due === null ? null : Math.ceil(due),
+    expires === null ? null : Math.ceil(expires),
+  )
   for (const label of labels) db.run(LABEL, tenant, label, key)
   return version + 1
 }

@@ -33,7 +33,10 @@ export function neededBy(step: Step, row: Row): string | undefined {
 export function erase(step: Step, row: Row): void {
   const { db, q, now } = step
   const { n, flags } = row
-  const nonce = flags & FLAG.extras ? db.get<[string | null]>('SELECT nonce FROM neotask_extras WHERE n = ?', n)?.[0] : null
+  const nonce =
+    flags & FLAG.extras
+      ? db.get<[string | null]>('SELECT nonce FROM neotask_extras WHERE n = ?', n)?.[0]
+      : null
   if (flags & FLAG.watched) {
     if (stateIndex(row.place) < SUCCESS) {
       for (const [watcher] of db.all<[string]>(WATCHERS, n, now)) step.effects.final(watcher, row.id)
@@ -48,7 +51,8 @@ export function erase(step: Step, row: Row): void {
   }
   if (flags & FLAG.grouped) leaveGroup(step, n)
   if (flags & FLAG.large) db.run('DELETE FROM neotask_bodies WHERE n = ?', n)
-  if (flags & (FLAG.extras | FLAG.deadline | FLAG.grouped)) db.run('DELETE FROM neotask_extras WHERE n = ?', n)
+  if (flags & (FLAG.extras | FLAG.deadline | FLAG.grouped))
+    db.run('DELETE FROM neotask_extras WHERE n = ?', n)
   if (stateIndex(row.place) === FINAL_INDEX.failed) db.run('DELETE FROM neotask_failures WHERE n = ?', n)
   db.run(ERASE, n)
   step.shift(stateIndex(row.place), undefined)
@@ -95,18 +99,36 @@ export function retentionOf(step: Step): Retention | undefined {
   return retention
 }
 
-/** Removes at most `limit` final tasks that are beyond their retention. @returns how many */
-export function pruneTasks(step: Step, retention: Retention, limit: number, cursors: PruneCursors): number {
+/**
+ * Removes at most `limit` final tasks that are beyond their retention.
+ *
+ * @returns how many, and whether there may be more behind those that have to stay
+ */
+export function pruneTasks(
+  step: Step,
+  retention: Retention,
+  limit: number,
+  cursors: PruneCursors,
+): { removed: number; more: boolean } {
   let removed = 0
-  for (let state = SUCCESS; state <= FINAL_INDEX.skipped && removed < limit; state++) {
-    removed += pruneState(step, state, retention, limit - removed, cursors)
+  let more = false
+  for (let state = SUCCESS; state <= FINAL_INDEX.skipped; state++) {
+    const done = pruneState(step, state, retention, limit - removed, cursors)
+    removed += done.removed
+    more ||= done.more
   }
-  return removed
+  return { removed, more }
 }
 
-function pruneState(step: Step, state: number, retention: Retention, limit: number, cursors: PruneCursors): number {
+function pruneState(
+  step: Step,
+  state: number,
+  retention: Retention,
+  limit: number,
+  cursors: PruneCursors,
+): { removed: number; more: boolean } {
   const kept = step.counts[state] ?? 0
-  if (kept === 0) return 0
+  if (kept === 0 || limit <= 0) return { removed: 0, more: kept > 0 }
   const rule = state === FINAL_INDEX.failed ? retention.failed : retention.success
   const place = step.place(state)
   const { now } = step
@@ -132,19 +154,39 @@ function pruneState(step: Step, state: number, retention: Retention, limit: numb
     }
   }
   if (end) cursors.delete(place)
-  return removed
+  return { removed, more: !end }
 }
 
 /** Removes at most `limit` of what else has had its time. @returns how many */
 export function pruneRest(step: Step, limit: number): number {
   const { db, q, now } = step
   const sweeps: [sql: string, ...values: number[]][] = [
-    [`DELETE FROM neotask_tombstones WHERE q = ? AND id IN (SELECT id FROM neotask_tombstones WHERE q = ? AND until <= ? LIMIT ?)`, q, q, now],
-    [`DELETE FROM neotask_history WHERE q = ? AND minute IN (SELECT minute FROM neotask_history WHERE q = ? AND minute <= ? LIMIT ?)`, q, q, now - DAY],
-    [`DELETE FROM neotask_sessions WHERE s IN (SELECT s FROM neotask_sessions WHERE state = 2 AND ended <= ? LIMIT ?)`, now - SESSION_MEMORY],
-    [`DELETE FROM neotask_locks WHERE (tenant, key) IN (SELECT tenant, key FROM neotask_locks WHERE until <= ? LIMIT ?)`, now - DAY],
-    [`DELETE FROM neotask_groups WHERE g IN (SELECT g FROM neotask_groups g WHERE q = ? AND touched <= ?
-        AND NOT EXISTS (SELECT 1 FROM neotask_members m WHERE m.g = g.g) LIMIT ?)`, q, now - DAY],
+    [
+      `DELETE FROM neotask_tombstones WHERE q = ? AND id IN (SELECT id FROM neotask_tombstones WHERE q = ? AND until <= ? LIMIT ?)`,
+      q,
+      q,
+      now,
+    ],
+    [
+      `DELETE FROM neotask_history WHERE q = ? AND minute IN (SELECT minute FROM neotask_history WHERE q = ? AND minute <= ? LIMIT ?)`,
+      q,
+      q,
+      now - DAY,
+    ],
+    [
+      `DELETE FROM neotask_sessions WHERE s IN (SELECT s FROM neotask_sessions WHERE state = 2 AND ended <= ? LIMIT ?)`,
+      now - SESSION_MEMORY,
+    ],
+    [
+      `DELETE FROM neotask_locks WHERE (tenant, key) IN (SELECT tenant, key FROM neotask_locks WHERE until <= ? LIMIT ?)`,
+      now - DAY,
+    ],
+    [
+      `DELETE FROM neotask_groups WHERE g IN (SELECT g FROM neotask_groups g WHERE q = ? AND touched <= ?
+        AND NOT EXISTS (SELECT 1 FROM neotask_members m WHERE m.g = g.g) LIMIT ?)`,
+      q,
+      now - DAY,
+    ],
   ]
   let removed = 0
   for (const [sql, ...values] of sweeps) {

@@ -8,11 +8,10 @@
 /** Written into the header of files that are ours alone: `NeoT`. */
 export const APPLICATION_ID = 0x4e656f54
 
-/** The version of the stored format. */
-export const FORMAT = 1
-
 const FIRST = `
 CREATE TABLE neotask_meta (key TEXT NOT NULL PRIMARY KEY, value ANY) STRICT, WITHOUT ROWID;
+-- One row of numbers for all claims, so that a token of one queue is never one of another.
+INSERT INTO neotask_meta VALUES ('token', 0);
 
 -- One row is read and written in each step: the counters of the queue.
 CREATE TABLE neotask_queues (
@@ -21,7 +20,6 @@ CREATE TABLE neotask_queues (
   queue TEXT NOT NULL,
   paused INTEGER NOT NULL DEFAULT 0,
   seq INTEGER NOT NULL DEFAULT 0,
-  token INTEGER NOT NULL DEFAULT 0,
   pending INTEGER NOT NULL DEFAULT 0,
   scheduled INTEGER NOT NULL DEFAULT 0,
   blocked INTEGER NOT NULL DEFAULT 0,
@@ -223,5 +221,5 @@ CREATE TABLE neotask_notices (
 ) STRICT;
 `
 
-/** `MIGRATIONS[v]` leads from format v to v + 1. Never changed once released. */
+/** `MIGRATIONS[v]` leads from format v to v + 1; their number is the present format. Never changed once released. */
 export const MIGRATIONS: readonly string[] = [FIRST]

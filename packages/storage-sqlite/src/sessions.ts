@@ -44,7 +44,20 @@ export interface SessionRow {
   readonly kinds: string
 }
 
-type SessionTuple = [number, string, number, number, number, number | null, number, number, number, number, number, string]
+type SessionTuple = [
+  number,
+  string,
+  number,
+  number,
+  number,
+  number | null,
+  number,
+  number,
+  number,
+  number,
+  number,
+  string,
+]
 
 export function findSession(db: Database, id: string): SessionRow | undefined {
   const tuple = db.get<SessionTuple>(BY_ID, id)

@@ -5,6 +5,7 @@
  * the entry away decides what becomes of the task, so each claim has at most one accepted end.
  */
 import type { Mark, Report, Settlement } from '@neotask/core'
+import { refusalFrom } from './database.js'
 import { addEdges, resolveParents } from './enqueue.js'
 import { finish, finishCancelled, giveBack, makeReady, markExtras, schedule } from './finish.js'
 import { cancelGroup, SWEPT, sweepGroups } from './groups.js'
@@ -50,22 +51,49 @@ export function report(step: Step, session: number, reports: readonly Report[]):
   return stale
 }
 
-/** @returns the indices of those that changed nothing, because the entry was gone */
-export function settle(step: Step, session: number, settlements: readonly Settlement[]): number[] {
+/**
+ * @param alone each under a savepoint of its own: what SQLite does not take fails its task, and harms no other
+ * @returns the indices of those that changed nothing, because the entry was gone
+ */
+export function settle(
+  step: Step,
+  session: number,
+  settlements: readonly Settlement[],
+  alone: boolean,
+): number[] {
   if (settlements.length === 0) return []
   const stale: number[] = []
   const rows = step.rows(settlements.map((settlement) => settlement.id))
   for (const [index, settlement] of settlements.entries()) {
     const row = rows.get(settlement.id)
-    if (row && holds(session, row, settlement.token)) settleOne(step, row, settlement)
+    if (row && holds(session, row, settlement.token)) (alone ? settleAlone : settleOne)(step, row, settlement)
     // The repeat of an accepted one counts as accepted.
-    else if (row?.settled !== settlement.token) stale.push(index)
+    else if (!row || settlement.token === 0 || row.settled !== settlement.token) stale.push(index)
   }
   return stale
 }
 
 function holds(session: number, row: Row, token: number): boolean {
   return row.place === sessionPlace(session) && row.rank === token
+}
+
+function settleAlone(step: Step, row: Row, settlement: Settlement): void {
+  const before = { ...row }
+  try {
+    step.attempt(() => settleOne(step, row, settlement))
+  } catch (error) {
+    const { code: reason, message } = refusalFrom(step.db.translate(error))
+    Object.assign(row, before)
+    // A settlement cannot be refused, and its node would repeat it for ever.
+    finish(step, row, {
+      state: 'failed',
+      token: settlement.token,
+      attempted: true,
+      reason,
+      message,
+      error: message,
+    })
+  }
 }
 
 function settleOne(step: Step, row: Row, settlement: Settlement): void {
@@ -80,7 +108,9 @@ function settleOne(step: Step, row: Row, settlement: Settlement): void {
     case 'failed': {
       const { error, fingerprint } = settlement
       // Looked up before the end: afterwards it may have been removed by retention.
-      const group = settlement.cancelGroup ? step.db.get<[number | null]>('SELECT grp FROM neotask_extras WHERE n = ?', row.n) : undefined
+      const group = settlement.cancelGroup
+        ? step.db.get<[number | null]>('SELECT grp FROM neotask_extras WHERE n = ?', row.n)
+        : undefined
       finish(step, row, { state: 'failed', token, attempted: true, error, fingerprint, duration })
       if (group?.[0]) {
         cancelGroup(step, group[0])
@@ -116,7 +146,12 @@ function accept(step: Step, row: Row, token: number, duration: number | undefine
   row.settled = token
   row.flags = step.dropDeadline(row) & ~FLAG.probation
   if (error === undefined) {
-    step.db.run('UPDATE neotask_tasks SET settled = ?, duration = coalesce(?, duration) WHERE n = ?', token, duration ?? null, row.n)
+    step.db.run(
+      'UPDATE neotask_tasks SET settled = ?, duration = coalesce(?, duration) WHERE n = ?',
+      token,
+      duration ?? null,
+      row.n,
+    )
     return
   }
   row.attempts++

@@ -6,7 +6,8 @@ const GET = 'SELECT owner, fence, until FROM neotask_locks WHERE tenant = ? AND 
 const PUT = `INSERT INTO neotask_locks VALUES (?, ?, ?, ?, ?) ON CONFLICT (tenant, key) DO UPDATE SET owner = excluded.owner,
   fence = excluded.fence, until = excluded.until`
 const EXTEND = 'UPDATE neotask_locks SET until = ? WHERE tenant = ? AND key = ? AND owner = ? AND until > ?'
-const RELEASE = 'UPDATE neotask_locks SET owner = NULL, until = ? WHERE tenant = ? AND key = ? AND owner = ? AND until > ?'
+const RELEASE =
+  'UPDATE neotask_locks SET owner = NULL, until = ? WHERE tenant = ? AND key = ? AND owner = ? AND until > ?'
 
 type LockTuple = [owner: string | null, fence: number, until: number]
 
@@ -17,7 +18,12 @@ export class SqliteLocks implements LocksFace {
     this.#connection = connection
   }
 
-  acquire(tenant: string, key: string, owner: string, ttl: number): Promise<{ readonly fence: number } | undefined> {
+  acquire(
+    tenant: string,
+    key: string,
+    owner: string,
+    ttl: number,
+  ): Promise<{ readonly fence: number } | undefined> {
     const { database } = this.#connection
     return database.patiently(() =>
       database.write(() => {
@@ -35,7 +41,9 @@ export class SqliteLocks implements LocksFace {
     const { database } = this.#connection
     const { clock } = database
     return database.patiently(() =>
-      database.write(() => database.run(EXTEND, Math.ceil(clock.now() + ttl), tenant, key, owner, clock.now()) > 0),
+      database.write(
+        () => database.run(EXTEND, Math.ceil(clock.now() + ttl), tenant, key, owner, clock.now()) > 0,
+      ),
     )
   }
 

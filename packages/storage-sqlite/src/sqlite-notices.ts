@@ -5,7 +5,15 @@
  * slowing to 1 s while nothing happens; both only while somebody listens. Messages of `publish` travel through a
  * small table as well, and are forgotten after 10 s.
  */
-import { CHANGED, finalChannel, headChannel, wakeChannel, type NoticesFace, type QueueRef, type Timer } from '@neotask/core'
+import {
+  CHANGED,
+  finalChannel,
+  headChannel,
+  wakeChannel,
+  type NoticesFace,
+  type QueueRef,
+  type Timer,
+} from '@neotask/core'
 import { randomUUID } from 'node:crypto'
 import { watch, type FSWatcher } from 'node:fs'
 import type { Connection } from './connection.js'
@@ -27,7 +35,8 @@ const MEMORY = 10_000
 const POST = 'INSERT INTO neotask_notices (origin, channel, message, at) VALUES (?, ?, ?, ?)'
 const FORGET = 'DELETE FROM neotask_notices WHERE at <= ?'
 const NEWEST = 'SELECT coalesce(max(notice), 0) FROM neotask_notices'
-const NEW = 'SELECT notice, origin, channel, message FROM neotask_notices WHERE notice > ? ORDER BY notice LIMIT 500'
+const NEW =
+  'SELECT notice, origin, channel, message FROM neotask_notices WHERE notice > ? ORDER BY notice LIMIT 500'
 const HEAD = 'SELECT rank FROM neotask_tasks WHERE place = ? ORDER BY rank LIMIT 1'
 const QUEUE = 'SELECT tenant, queue FROM neotask_queues WHERE q = ?'
 
@@ -217,7 +226,10 @@ export class SqliteNotices implements NoticesFace {
       const version = database.dataVersion
       if (version === this.#version) return false
       this.#version = version
-      for (const [notice, origin, channel, message] of database.all<[number, string, string, string]>(NEW, this.#seen)) {
+      for (const [notice, origin, channel, message] of database.all<[number, string, string, string]>(
+        NEW,
+        this.#seen,
+      )) {
         this.#seen = notice
         if (origin !== this.#origin) this.#send(channel, message)
       }

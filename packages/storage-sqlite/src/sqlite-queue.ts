@@ -5,6 +5,7 @@
  */
 import {
   MAX_PRIORITY,
+  NeoTaskError,
   OPERATIONS,
   optionError,
   type CancelOptions,
@@ -30,12 +31,25 @@ import {
 } from '@neotask/core'
 import { cancelTask } from './cancel.js'
 import { Turn, yieldTurn, type Connection } from './connection.js'
-import { sqliteCode, type Database } from './database.js'
+import { refusalFrom, type Database } from './database.js'
 import { Effects } from './effects.js'
 import { enqueueUnit, pinAgain, watch } from './enqueue.js'
 import { finish, makeReady } from './finish.js'
 import { setFlags, sweepGroups, SWEPT } from './groups.js'
-import { bytesOf, FINAL_INDEX, FLAG, LARGE, PENDING, priorityOf, scoreOf, SCALE, stateIndex, stateOf, SUCCESS, type Row } from './layout.js'
+import {
+  bytesOf,
+  FINAL_INDEX,
+  FLAG,
+  LARGE,
+  PENDING,
+  priorityOf,
+  scoreOf,
+  SCALE,
+  stateIndex,
+  stateOf,
+  SUCCESS,
+  type Row,
+} from './layout.js'
 import { listTasks } from './list.js'
 import { conclude, erase, neededBy, type PruneCursors } from './retention.js'
 import type { SqliteNotices } from './sqlite-notices.js'
@@ -76,15 +90,26 @@ export class SqliteQueue implements QueueFace {
     this.#cursors = cursors
   }
 
-  async enqueue(ref: QueueRef, units: readonly Unit[], options: EnqueueOptions = {}): Promise<EnqueueOutcome[]> {
+  async enqueue(
+    ref: QueueRef,
+    units: readonly Unit[],
+    options: EnqueueOptions = {},
+  ): Promise<EnqueueOutcome[]> {
     const { database } = this.#connection
     const outcomes: EnqueueOutcome[] = []
-    for (let from = 0; from < units.length; ) {
+    for (let from = 0; from < units.length;) {
       if (from > 0) await yieldTurn()
       const begin = from
-      const done = await database.politely(() =>
-        this.#commit(database, () => this.#enqueueSome(database, ref, units, begin, options)),
-      )
+      const done = await database.politely(() => {
+        const some = (accept: Accept) =>
+          this.#commit(database, () => this.#enqueueSome(database, ref, units, begin, options, accept))
+        try {
+          return some(enqueueUnit)
+        } catch (error) {
+          if (error instanceof NeoTaskError) throw error
+          return some(enqueueAlone)
+        }
+      })
       for (const some of done) outcomes.push(...some)
       from += done.length
     }
@@ -96,7 +121,7 @@ export class SqliteQueue implements QueueFace {
     const foreign = database.occupied
     const { effects, value } = database.within(() => {
       const step = Step.in(database, ref)
-      const outcomes = units.flatMap((unit) => enqueueUnit(step, asList(unit), options))
+      const outcomes = units.flatMap((unit) => enqueueAlone(step, asList(unit), options))
       return { effects: conclude(step, this.#cursors), value: outcomes }
     })
     if (foreign) this.#notices.deliverLater(effects)
@@ -170,7 +195,12 @@ export class SqliteQueue implements QueueFace {
     return database.patiently(() =>
       database.read(() => {
         const q = database.get<[number]>(QUEUE, ref.tenant, ref.queue)?.[0] ?? 0
-        const rows = database.all<[number, number, number, number, number, number, number]>(HISTORY, q, range.from, range.to)
+        const rows = database.all<[number, number, number, number, number, number, number]>(
+          HISTORY,
+          q,
+          range.from,
+          range.to,
+        )
         return rows.map(([at, enqueued, success, failed, cancelled, skipped, retried]) => {
           return { at, enqueued, success, failed, cancelled, skipped, retried }
         })
@@ -185,7 +215,10 @@ export class SqliteQueue implements QueueFace {
         const q = database.get<[number]>(QUEUE, ref.tenant, ref.queue)?.[0] ?? 0
         const groups = database.all<[string, number, number, number]>(ERRORS, q, options.limit)
         return groups.map(([fingerprint, count, lastAt, n]) => {
-          const [id, error] = database.get<[string, string | null]>('SELECT id, error FROM neotask_tasks WHERE n = ?', n) ?? ['', '']
+          const [id, error] = database.get<[string, string | null]>(
+            'SELECT id, error FROM neotask_tasks WHERE n = ?',
+            n,
+          ) ?? ['', '']
           return { fingerprint, count, id, error: error ?? '', lastAt }
         })
       }),
@@ -200,11 +233,15 @@ export class SqliteQueue implements QueueFace {
   }
 
   retry(ref: QueueRef, ids: readonly string[], options: ReviveOptions = {}): Promise<OperationOutcome[]> {
-    return this.#operate('retry', ref, ids, (step, row) => reviveTask(step, row, options))
+    return this.#operate('retry', ref, ids, (step, row) => {
+      reviveTask(step, row, options)
+    })
   }
 
   promote(ref: QueueRef, ids: readonly string[]): Promise<OperationOutcome[]> {
-    return this.#operate('promote', ref, ids, (step, row) => makeReady(step, row))
+    return this.#operate('promote', ref, ids, (step, row) => {
+      makeReady(step, row)
+    })
   }
 
   reprioritize(ref: QueueRef, ids: readonly string[], priority: number): Promise<OperationOutcome[]> {
@@ -215,7 +252,8 @@ export class SqliteQueue implements QueueFace {
       const score = scoreOf(priority, row.score % SCALE)
       const rank = row.rank === row.score ? score : row.rank
       step.db.run('UPDATE neotask_tasks SET score = ?, rank = ? WHERE n = ?', score, rank, row.n)
-      if (stateIndex(row.place) === PENDING && priority < priorityOf(row.score)) step.effects.ready(row.kind, score)
+      if (stateIndex(row.place) === PENDING && priority < priorityOf(row.score))
+        step.effects.ready(row.kind, score)
     })
   }
 
@@ -255,7 +293,14 @@ export class SqliteQueue implements QueueFace {
   // ------------------------------------------------------------------------------------------------ helpers
 
   /** As many units as one transaction takes. */
-  #enqueueSome(database: Database, ref: QueueRef, units: readonly Unit[], from: number, options: EnqueueOptions) {
+  #enqueueSome(
+    database: Database,
+    ref: QueueRef,
+    units: readonly Unit[],
+    from: number,
+    options: EnqueueOptions,
+    accept: Accept,
+  ): { effects: Effects; value: EnqueueOutcome[][] } {
     const turn = new Turn(database)
     const step = Step.in(database, ref)
     const outcomes: EnqueueOutcome[][] = []
@@ -263,7 +308,7 @@ export class SqliteQueue implements QueueFace {
     for (let index = from; index < units.length; index++) {
       const unit = asList(units[index] as Unit)
       if (tasks > 0 && (tasks + unit.length > BATCH || turn.over)) break
-      outcomes.push(enqueueUnit(step, unit, options))
+      outcomes.push(accept(step, unit, options))
       tasks += unit.length
     }
     return { effects: conclude(step, this.#cursors), value: outcomes }
@@ -291,7 +336,7 @@ export class SqliteQueue implements QueueFace {
     operation: Operation,
     ref: QueueRef,
     ids: readonly string[],
-    action: (step: Step, row: Row) => OperationOutcome | undefined | void,
+    action: (step: Step, row: Row) => OperationOutcome | undefined,
   ): Promise<OperationOutcome[]> {
     const { database } = this.#connection
     const outcomes: OperationOutcome[] = []
@@ -312,6 +357,18 @@ export class SqliteQueue implements QueueFace {
   }
 }
 
+type Accept = (step: Step, unit: readonly NewTask[], options: EnqueueOptions) => EnqueueOutcome[]
+
+/** A unit under a savepoint of its own: what SQLite refuses of it reaches its owner, and nobody else. */
+function enqueueAlone(step: Step, unit: readonly NewTask[], options: EnqueueOptions): EnqueueOutcome[] {
+  try {
+    return step.attempt(() => enqueueUnit(step, unit, options))
+  } catch (error) {
+    const refusal = refusalFrom(step.db.translate(error))
+    return unit.map(() => refusal)
+  }
+}
+
 function asList(unit: Unit): readonly NewTask[] {
   return Array.isArray(unit) ? (unit as readonly NewTask[]) : [unit as NewTask]
 }
@@ -320,7 +377,7 @@ function operateOn(
   operation: Operation,
   step: Step,
   ids: readonly string[],
-  action: (step: Step, row: Row) => OperationOutcome | undefined | void,
+  action: (step: Step, row: Row) => OperationOutcome | undefined,
 ): OperationOutcome[] {
   const permitted = OPERATIONS[operation]
   return ids.map((id) => {
@@ -336,7 +393,8 @@ function reviveTask(step: Step, row: Row, options: ReviveOptions): void {
   const { db } = step
   if (stateIndex(row.place) === FINAL_INDEX.failed) db.run('DELETE FROM neotask_failures WHERE n = ?', row.n)
   if (row.flags & FLAG.watched) db.run('DELETE FROM neotask_watchers WHERE n = ?', row.n)
-  if (row.flags & FLAG.extras) db.run('UPDATE neotask_extras SET message = NULL, progress = NULL WHERE n = ?', row.n)
+  if (row.flags & FLAG.extras)
+    db.run('UPDATE neotask_extras SET message = NULL, progress = NULL WHERE n = ?', row.n)
   db.run(NEW_LIFE, row.n)
   row.attempts = 0
   row.reclaims = 0
@@ -347,7 +405,12 @@ function reviveTask(step: Step, row: Row, options: ReviveOptions): void {
     if (large) db.run('INSERT OR REPLACE INTO neotask_bodies VALUES (?, ?)', row.n, payload)
     else if (row.flags & FLAG.large) db.run('DELETE FROM neotask_bodies WHERE n = ?', row.n)
     row.flags = large ? row.flags | FLAG.large : row.flags & ~FLAG.large
-    db.run('UPDATE neotask_tasks SET payload = ?, codec = ? WHERE n = ?', large ? null : payload, codec, row.n)
+    db.run(
+      'UPDATE neotask_tasks SET payload = ?, codec = ? WHERE n = ?',
+      large ? null : payload,
+      codec,
+      row.n,
+    )
     // What the last attempt saved belongs to the payload that it had.
     if (row.flags & FLAG.extras) db.run('UPDATE neotask_extras SET checkpoint = NULL WHERE n = ?', row.n)
   }

@@ -1,13 +1,22 @@
 /** The records face. */
 import type { Encoded, PutOptions, RecordQuery, RecordsFace, StoredRecord } from '@neotask/core'
 import type { Connection } from './connection.js'
-import { deleteRecord, getRecord, putRecord, RECORD_COLUMNS, storedFrom, type StoredTuple } from './record-store.js'
+import {
+  deleteRecord,
+  getRecord,
+  putRecord,
+  RECORD_COLUMNS,
+  storedFrom,
+  type StoredTuple,
+} from './record-store.js'
 
 const MAX_PAGE = 500
 
 const BY_KEY = `SELECT ${RECORD_COLUMNS} FROM neotask_records WHERE tenant = ? AND key > ? AND key >= ?
   AND (expires IS NULL OR expires > ?) ORDER BY key LIMIT ?`
-const BY_LABEL = `SELECT ${RECORD_COLUMNS.split(', ').map((column) => `r.${column}`).join(', ')} FROM neotask_labels l
+const BY_LABEL = `SELECT ${RECORD_COLUMNS.split(', ')
+  .map((column) => `r.${column}`)
+  .join(', ')} FROM neotask_labels l
   JOIN neotask_records r ON r.tenant = l.tenant AND r.key = l.key WHERE l.tenant = ? AND l.label = ? AND l.key > ?
   AND l.key >= ? AND (r.expires IS NULL OR r.expires > ?) ORDER BY l.key LIMIT ?`
 // substr and length count characters, so that no character of the prefix means anything else.
@@ -24,7 +33,9 @@ export class SqliteRecords implements RecordsFace {
 
   get(tenant: string, key: string): Promise<StoredRecord | undefined> {
     const { database } = this.#connection
-    return database.patiently(() => database.read(() => getRecord(database, tenant, key, database.clock.now())))
+    return database.patiently(() =>
+      database.read(() => getRecord(database, tenant, key, database.clock.now())),
+    )
   }
 
   put(tenant: string, key: string, value: Encoded, options: PutOptions = {}): Promise<number | 'conflict'> {
@@ -64,7 +75,10 @@ export class SqliteRecords implements RecordsFace {
     )
   }
 
-  claimDue(tenant: string, query: { prefix?: string; limit: number; leaseMs: number }): Promise<StoredRecord[]> {
+  claimDue(
+    tenant: string,
+    query: { prefix?: string; limit: number; leaseMs: number },
+  ): Promise<StoredRecord[]> {
     const { database } = this.#connection
     const { prefix = '', limit, leaseMs } = query
     return database.patiently(() => {

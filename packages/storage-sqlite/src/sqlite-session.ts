@@ -18,7 +18,16 @@ import type { Effects } from './effects.js'
 import { FLAG, stateOf } from './layout.js'
 import { putRecord } from './record-store.js'
 import { conclude, pruneRest, pruneTasks, retentionOf, type PruneCursors } from './retention.js'
-import { closeSession, drainSession, findSession, heldBy, LIVE, lookAtSessions, nodeKey, type SessionRow } from './sessions.js'
+import {
+  closeSession,
+  drainSession,
+  findSession,
+  heldBy,
+  LIVE,
+  lookAtSessions,
+  nodeKey,
+  type SessionRow,
+} from './sessions.js'
 import { mark, report, settle } from './settle.js'
 import type { SqliteNotices } from './sqlite-notices.js'
 import { Step } from './step.js'
@@ -63,7 +72,8 @@ export class SqliteSession implements SessionFace {
   async open(session: string, options: SessionOptions): Promise<void> {
     const { database } = this.#connection
     const { ttl, node, serves, retention, maxReclaims } = options
-    if (!(Number.isFinite(ttl) && ttl >= SHORTEST_TTL)) throw optionError('ttl', `at least ${SHORTEST_TTL} ms`, ttl)
+    if (!(Number.isFinite(ttl) && ttl >= SHORTEST_TTL))
+      throw optionError('ttl', `at least ${SHORTEST_TTL} ms`, ttl)
     await database.patiently(() =>
       database.write(() => {
         const known = findSession(database, session)
@@ -79,14 +89,29 @@ export class SqliteSession implements SessionFace {
         const keeps = JSON.stringify(retention)
         database.run(INSERT, session, step.q, ttl, step.now, maxReclaims, JSON.stringify(node), kinds, keeps)
         database.run(RETENTION, keeps, step.q)
-        putRecord(database, serves.tenant, nodeKey(session), JSON.stringify(node), { expiresIn: ttl }, step.now)
+        putRecord(
+          database,
+          serves.tenant,
+          nodeKey(session),
+          JSON.stringify(node),
+          { expiresIn: ttl },
+          step.now,
+        )
       }),
     )
   }
 
   async work(request: WorkRequest): Promise<WorkReply> {
     const { database } = this.#connection
-    const { reply, effects, idle } = await database.politely(() => database.write(() => this.#work(database, request)))
+    const { reply, effects, idle } = await database.politely(() => {
+      const once = (alone: boolean): Worked => database.write(() => this.#work(database, request, alone))
+      try {
+        return once(false)
+      } catch (error) {
+        if (error instanceof NeoTaskError || request.settlements.length === 0) throw error
+        return once(true)
+      }
+    })
     if (idle !== undefined) this.#notices.setIdle(request.session, idle)
     if (effects) this.#notices.deliver(effects)
     return reply
@@ -102,7 +127,9 @@ export class SqliteSession implements SessionFace {
         const rows = step.rows(ids)
         const tasks = ids.map((name) => {
           const row = rows.get(name)
-          return row && { state: stateOf(row.place), settledToken: row.flags & FLAG.decided ? 0 : row.settled }
+          return (
+            row && { state: stateOf(row.place), settledToken: row.flags & FLAG.decided ? 0 : row.settled }
+          )
         })
         const { token } = session
         if (session.state !== LIVE) return { status: 'gone', token, entries: [], tasks }
@@ -125,7 +152,10 @@ export class SqliteSession implements SessionFace {
           closeSession(step, session)
           database.run(ENDS, session.s)
         }
-        const ending: SessionRow = { ...session, maxReclaims: session.state === LIVE ? -1 : session.maxReclaims }
+        const ending: SessionRow = {
+          ...session,
+          maxReclaims: session.state === LIVE ? -1 : session.maxReclaims,
+        }
         if (session.state < 2) drainSession(step, { ...ending, maxReclaims: -1 }, limit)
         const left = heldBy(database, session.s)
         return { done: left === 0, effects: conclude(step, this.#cursors) }
@@ -137,13 +167,13 @@ export class SqliteSession implements SessionFace {
 
   // --------------------------------------------------------------------------------------------- one call
 
-  #work(database: Database, request: WorkRequest): Worked {
+  #work(database: Database, request: WorkRequest, alone: boolean): Worked {
     const session = findSession(database, request.session)
     if (!session) return { reply: unknown(request), effects: undefined, idle: undefined }
     const step = Step.of(database, session.q)
     mark(step, session.s, request.marks)
     const staleReports = report(step, session.s, request.reports)
-    const stale = settle(step, session.s, request.settlements)
+    const stale = settle(step, session.s, request.settlements, alone)
     const refused = { stale, staleReports }
     if (session.state !== LIVE) return this.#gone(step, session, refused)
     this.#acknowledge(database, session, request.ackTaken)
@@ -164,11 +194,11 @@ export class SqliteSession implements SessionFace {
     const now = findSession(database, request.session)
     // The look may have condemned this very session.
     if (!now || now.state !== LIVE) return this.#gone(step, session, refused)
-    if (step.paused) return this.#reply(step, session, 'ok', { ...NOBODY, short: true }, session.token, refused)
+    if (step.paused)
+      return this.#reply(step, session, 'ok', { ...NOBODY, short: true }, session.token, refused)
     let token = session.token
     const taken = claim(step, session.s, this.#kindsOf(session), limitsOf(request), () => {
-      token = ++step.token
-      step.touch()
+      token = step.nextToken()
       database.run(TOKEN, token, session.s)
       return token
     })
@@ -207,7 +237,11 @@ export class SqliteSession implements SessionFace {
   #gone(step: Step, session: SessionRow, refused: Pick<WorkReply, 'stale' | 'staleReports'>): Worked {
     this.#kinds.delete(session.id)
     this.#notices.setIdle(session.id, undefined)
-    return { reply: { ...GONE, token: session.token, ...refused }, effects: conclude(step, this.#cursors), idle: undefined }
+    return {
+      reply: { ...GONE, token: session.token, ...refused },
+      effects: conclude(step, this.#cursors),
+      idle: undefined,
+    }
   }
 
   #acknowledge(database: Database, session: SessionRow, seq: number): void {
@@ -226,7 +260,7 @@ export class SqliteSession implements SessionFace {
 
   #prune(step: Step): void {
     const retention = retentionOf(step)
-    const removed = retention ? pruneTasks(step, retention, RENEWAL_PRUNE, this.#cursors) : 0
+    const removed = retention ? pruneTasks(step, retention, RENEWAL_PRUNE, this.#cursors).removed : 0
     if (removed < RENEWAL_PRUNE) pruneRest(step, RENEWAL_PRUNE - removed)
   }
 

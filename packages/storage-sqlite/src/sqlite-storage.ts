@@ -10,7 +10,6 @@ import type SqliteDatabase from 'better-sqlite3'
 import { Connection } from './connection.js'
 import { Database } from './database.js'
 import type { PruneCursors } from './retention.js'
-import { FORMAT } from './schema.js'
 import { SqliteLocks } from './sqlite-locks.js'
 import { SqliteNotices } from './sqlite-notices.js'
 import { BATCH, SqliteQueue } from './sqlite-queue.js'
@@ -38,22 +37,40 @@ export interface SqliteStorageOptions {
 /** Makes a storage in an SQLite file. @example sqliteStorage('./tasks.db') */
 export function sqliteStorage(target: string | SqliteStorageOptions): Storage {
   const options = typeof target === 'string' ? { path: target } : target
-  if (options === null || typeof options !== 'object') throw optionError('path', 'the name of a file, or options', target)
+  checkOptions(options)
   const { path, database, synchronous = 'normal', busyTimeout = 20, clock = systemClock } = options
-  if (database === undefined && (typeof path !== 'string' || path === '')) throw optionError('path', 'the name of a file', path)
-  if (database !== undefined) checkHandle(database, path)
-  if (synchronous !== 'normal' && synchronous !== 'full') throw optionError('synchronous', `'normal' or 'full'`, synchronous)
-  if (!Number.isInteger(busyTimeout) || busyTimeout < 0 || busyTimeout > 20) {
-    throw optionError('busyTimeout', 'an integer from 0 to 20', busyTimeout)
-  }
-  return new SqliteStorage(() => Database.open({ path, handle: database, synchronous, busyTimeout, clock }), path)
+  const connect = (): Promise<Database> =>
+    Database.open({ path, handle: database, synchronous, busyTimeout, clock })
+  return new SqliteStorage(connect, database ? !database.memory : path !== ':memory:')
 }
 
-function checkHandle(database: SqliteDatabase.Database, path: string | undefined): void {
-  if (path !== undefined) throw optionError('path', 'nothing when a database is given', path)
-  if (typeof database !== 'object' || typeof database.prepare !== 'function' || typeof database.pragma !== 'function') {
-    throw optionError('database', 'a handle of better-sqlite3', database)
+/** Callers without types get the same errors. */
+function checkOptions(options: unknown): asserts options is SqliteStorageOptions {
+  if (options === null || typeof options !== 'object') {
+    throw optionError('path', 'the name of a file, or options', options)
   }
+  const { path, database, synchronous, busyTimeout } = options as {
+    [Name in keyof SqliteStorageOptions]?: unknown
+  }
+  if (database === undefined) {
+    if (typeof path !== 'string' || path === '') throw optionError('path', 'the name of a file', path)
+  } else {
+    if (path !== undefined) throw optionError('path', 'nothing when a database is given', path)
+    if (!isHandle(database)) throw optionError('database', 'a handle of better-sqlite3', database)
+  }
+  if (synchronous !== undefined && synchronous !== 'normal' && synchronous !== 'full') {
+    throw optionError('synchronous', "'normal' or 'full'", synchronous)
+  }
+  if (busyTimeout === undefined) return
+  if (!Number.isInteger(busyTimeout) || Number(busyTimeout) < 0 || Number(busyTimeout) > 20) {
+    throw optionError('busyTimeout', 'an integer from 0 to 20', busyTimeout)
+  }
+}
+
+function isHandle(value: unknown): boolean {
+  if (value === null || typeof value !== 'object') return false
+  const { prepare, pragma } = value as { prepare?: unknown; pragma?: unknown }
+  return typeof prepare === 'function' && typeof pragma === 'function'
 }
 
 class SqliteStorage implements Storage {
@@ -70,10 +87,10 @@ class SqliteStorage implements Storage {
   readonly #connect: () => Promise<Database>
   #opening: Promise<StorageInfo> | undefined
 
-  constructor(connect: () => Promise<Database>, path: string | undefined) {
+  constructor(connect: () => Promise<Database>, durable: boolean) {
     const cursors: PruneCursors = new Map()
     this.#connect = connect
-    this.durable = path !== ':memory:'
+    this.durable = durable
     this.notices = new SqliteNotices(this.#connection)
     this.queue = new SqliteQueue(this.#connection, this.notices, cursors)
     this.session = new SqliteSession(this.#connection, this.notices, cursors)
@@ -105,6 +122,6 @@ class SqliteStorage implements Storage {
     const database = await this.#connect()
     this.#connection.set(database)
     this.notices.start()
-    return { format: FORMAT, runId: database.runId }
+    return { format: database.format, runId: database.runId }
   }
 }

@@ -1,7 +1,14 @@
 /**
  * The upkeep face: bounded, idempotent pieces that anybody may carry out at any time.
  */
-import { OPERATIONS, type OperationOutcome, type QueueRef, type ReclaimReport, type Retention, type UpkeepFace } from '@neotask/core'
+import {
+  OPERATIONS,
+  type OperationOutcome,
+  type QueueRef,
+  type ReclaimReport,
+  type Retention,
+  type UpkeepFace,
+} from '@neotask/core'
 import { noteTaken } from './cancel.js'
 import { yieldTurn, type Connection } from './connection.js'
 import type { Effects } from './effects.js'
@@ -32,14 +39,19 @@ export class SqliteUpkeep implements UpkeepFace {
   async reclaim(limit: number): Promise<ReclaimReport> {
     const { database } = this.#connection
     const report: Reporting = { suspected: [], condemned: [], reclaimed: [], poisoned: [] }
-    const queues = await database.patiently(() => database.read(() => database.all<[number, string, string]>(OPEN_QUEUES)))
+    const queues = await database.patiently(() =>
+      database.read(() => database.all<[number, string, string]>(OPEN_QUEUES)),
+    )
     let left = limit
     for (const [q, tenant, queue] of queues) {
-      await this.#step(() => Step.of(database, q), (step) => {
-        const looked = lookAtSessions(step, left)
-        left -= looked.reclaimed.length + looked.poisoned.length
-        addLooked(report, { tenant, queue }, looked)
-      })
+      await this.#step(
+        () => Step.of(database, q),
+        (step) => {
+          const looked = lookAtSessions(step, left)
+          left -= looked.reclaimed.length + looked.poisoned.length
+          addLooked(report, { tenant, queue }, looked)
+        },
+      )
     }
     return report
   }
@@ -50,11 +62,11 @@ export class SqliteUpkeep implements UpkeepFace {
   }
 
   async prune(ref: QueueRef, retention: Retention, limit: number): Promise<'done' | 'more'> {
-    const removed = await this.#find(ref, (step) => {
-      const tasks = pruneTasks(step, retention, limit, this.#cursors)
-      return tasks + (tasks < limit ? pruneRest(step, limit - tasks) : 0)
+    const isMore = await this.#find(ref, (step) => {
+      const { removed, more } = pruneTasks(step, retention, limit, this.#cursors)
+      return more || removed + pruneRest(step, limit - removed) >= limit
     })
-    return (removed ?? 0) >= limit ? 'more' : 'done'
+    return isMore ? 'more' : 'done'
   }
 
   async revoke(ref: QueueRef, ids: readonly string[]): Promise<OperationOutcome[]> {
@@ -69,7 +81,10 @@ export class SqliteUpkeep implements UpkeepFace {
   }
 
   async reconcile(ref: QueueRef, limit: number): Promise<{ readonly mended: number }> {
-    const mended = await this.#find(ref, (step) => mendPlaces(step, limit) + mendBlocked(step, limit) + mendCounters(step))
+    const mended = await this.#find(
+      ref,
+      (step) => mendPlaces(step, limit) + mendBlocked(step, limit) + mendCounters(step),
+    )
     return { mended: mended ?? 0 }
   }
 
@@ -117,10 +132,18 @@ function mendPlaces(step: Step, limit: number): number {
   let mended = 0
   let place: number | undefined = -Infinity
   while (mended < limit) {
-    place = db.get<[number]>('SELECT place FROM neotask_tasks WHERE place > ? AND place < 0 ORDER BY place LIMIT 1', place)?.[0]
+    place = db.get<[number]>(
+      'SELECT place FROM neotask_tasks WHERE place > ? AND place < 0 ORDER BY place LIMIT 1',
+      place,
+    )?.[0]
     if (place === undefined) break
     if (known.has(place)) continue
-    const ids = db.all<[string]>('SELECT id FROM neotask_tasks WHERE place = ? AND q = ? LIMIT ?', place, q, limit - mended)
+    const ids = db.all<[string]>(
+      'SELECT id FROM neotask_tasks WHERE place = ? AND q = ? LIMIT ?',
+      place,
+      q,
+      limit - mended,
+    )
     for (const [id] of ids) {
       const row = step.row(id)
       if (!row) continue
@@ -154,7 +177,10 @@ function mendBlocked(step: Step, limit: number): number {
 /** The counters of the queue against what stands there. */
 function mendCounters(step: Step): number {
   const found = step.counts.map(() => 0)
-  const counted = step.db.all<[number, number]>('SELECT place, count(*) FROM neotask_tasks WHERE q = ? GROUP BY place', step.q)
+  const counted = step.db.all<[number, number]>(
+    'SELECT place, count(*) FROM neotask_tasks WHERE q = ? GROUP BY place',
+    step.q,
+  )
   for (const [place, count] of counted) {
     const state = stateIndex(place)
     found[state] = (found[state] ?? 0) + count
@@ -168,4 +194,3 @@ function mendCounters(step: Step): number {
   }
   return mended
 }
-

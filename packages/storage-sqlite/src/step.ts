@@ -1,7 +1,7 @@
 /**
  * One step: what a transaction knows of its queue, and every move of a task from one place to another.
  *
- * The counters of the queue (sequence, token, tasks in each state) are read once, changed in memory and written
+ * The counters of the queue (sequence, tasks in each state) are read once, changed in memory and written
  * once, so that a batch pays for them once. What others are to be told is collected, and delivered after the
  * commit only.
  */
@@ -23,15 +23,16 @@ import {
   type RowTuple,
 } from './layout.js'
 
-const COUNTERS = 'q, paused, seq, token, pending, scheduled, blocked, running, success, failed, cancelled, skipped'
+const COUNTERS = 'q, paused, seq, pending, scheduled, blocked, running, success, failed, cancelled, skipped'
 const BY_NAME = `SELECT ${COUNTERS} FROM neotask_queues WHERE tenant = ? AND queue = ?`
 const BY_NUMBER = `SELECT ${COUNTERS} FROM neotask_queues WHERE q = ?`
 const CREATE = 'INSERT INTO neotask_queues (tenant, queue) VALUES (?, ?)'
-const SAVE = `UPDATE neotask_queues SET paused = ?, seq = ?, token = ?, pending = ?, scheduled = ?, blocked = ?, running = ?,
+const SAVE = `UPDATE neotask_queues SET paused = ?, seq = ?, pending = ?, scheduled = ?, blocked = ?, running = ?,
   success = ?, failed = ?, cancelled = ?, skipped = ? WHERE q = ?`
 const HISTORY = `INSERT INTO neotask_history VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (q, minute) DO UPDATE SET
   enqueued = enqueued + excluded.enqueued, success = success + excluded.success, failed = failed + excluded.failed,
   cancelled = cancelled + excluded.cancelled, skipped = skipped + excluded.skipped, retried = retried + excluded.retried`
+const NEXT_TOKEN = `UPDATE neotask_meta SET value = value + 1 WHERE key = 'token' RETURNING value`
 const MOVE = 'UPDATE neotask_tasks SET place = ?, rank = ?, score = ?, since = ?, flags = ? WHERE n = ?'
 const BY_ID = `SELECT ${ROW} FROM neotask_tasks t WHERE t.q = ? AND t.id = ?`
 const BY_IDS = `SELECT ${ROW} FROM json_each(?) j CROSS JOIN neotask_tasks t ON t.q = ? AND t.id = j.value`
@@ -39,7 +40,7 @@ const BY_N = `SELECT ${ROW} FROM neotask_tasks t WHERE t.n = ?`
 const HEAD = 'SELECT rank FROM neotask_tasks WHERE place = ? AND rank >= 0 ORDER BY rank LIMIT 1'
 const DEADLINE = 'SELECT deadline FROM neotask_extras WHERE n = ?'
 
-type QueueTuple = [number, number, number, number, number, number, number, number, number, number, number, number]
+type QueueTuple = [number, number, number, number, number, number, number, number, number, number, number]
 
 /** What `history` counts, by position. */
 export const EVENT = { enqueued: 0, success: 1, failed: 2, cancelled: 3, skipped: 4, retried: 5 } as const
@@ -55,7 +56,6 @@ export class Step {
   readonly q: number
   readonly effects: Effects
   paused: number
-  token: number
   /** Tasks in each state, by the index of the state. */
   counts: number[]
   /** How many more dependents this transaction may tell. */
@@ -73,19 +73,14 @@ export class Step {
     this.q = queue[0]
     this.paused = queue[1]
     this.#seq = queue[2]
-    this.token = queue[3]
-    this.counts = queue.slice(4)
+    this.counts = queue.slice(3)
     this.effects = new Effects(this.q)
   }
 
   /** Begins a step in a queue, which is made when it does not exist. */
   static in(db: Database, ref: QueueRef): Step {
-    let queue = db.get<QueueTuple>(BY_NAME, ref.tenant, ref.queue)
-    if (!queue) {
-      db.run(CREATE, ref.tenant, ref.queue)
-      queue = db.get<QueueTuple>(BY_NAME, ref.tenant, ref.queue) as QueueTuple
-    }
-    return new Step(db, queue)
+    const known = Step.find(db, ref)
+    return known ?? Step.of(db, db.insert(CREATE, ref.tenant, ref.queue))
   }
 
   /** The same for a queue that must exist already. */
@@ -101,7 +96,7 @@ export class Step {
   /** Writes the counters. Ends every step. */
   save(): Effects {
     if (this.#dirty) {
-      this.db.run(SAVE, this.paused, this.#seq, this.token, ...this.counts, this.q)
+      this.db.run(SAVE, this.paused, this.#seq, ...this.counts, this.q)
     }
     if (this.#eventful) {
       const minute = Math.floor(this.now / MINUTE) * MINUTE
@@ -112,14 +107,14 @@ export class Step {
 
   /** Undoes what this object remembers of the action when it throws, as its savepoint undoes what is stored. */
   attempt<T>(action: () => T): T {
-    const { counts, token, tells, finished } = this
+    const { counts, tells, finished } = this
     const [seq, events, marks] = [this.#seq, this.#events, this.effects.mark()]
     this.counts = counts.slice()
     this.#events = events.slice()
     try {
       return this.db.savepoint(action)
     } catch (error) {
-      Object.assign(this, { counts, token, tells, finished })
+      Object.assign(this, { counts, tells, finished })
       this.#seq = seq
       this.#events = events
       this.effects.restore(marks)
@@ -142,7 +137,8 @@ export class Step {
   /** Those that exist, by id. */
   rows(ids: readonly string[]): Map<string, Row> {
     const found = new Map<string, Row>()
-    for (const tuple of this.db.all<RowTuple>(BY_IDS, JSON.stringify(ids), this.q)) found.set(tuple[1], rowFrom(tuple))
+    for (const tuple of this.db.all<RowTuple>(BY_IDS, JSON.stringify(ids), this.q))
+      found.set(tuple[1], rowFrom(tuple))
     return found
   }
 
@@ -156,6 +152,11 @@ export class Step {
   }
 
   // ------------------------------------------------------------------------------------------------ moving
+
+  /** The number of a claim. */
+  nextToken(): number {
+    return this.db.get<[number]>(NEXT_TOKEN)?.[0] ?? 0
+  }
 
   nextScore(priority: number): number {
     this.#dirty = true
@@ -239,7 +240,8 @@ export class Step {
   dropDeadline(row: Row): number {
     if (!(row.flags & FLAG.deadline)) return row.flags
     const at = this.db.get<[number]>(DEADLINE, row.n)?.[0]
-    if (at !== undefined) this.db.run('DELETE FROM neotask_deadlines WHERE q = ? AND at = ? AND n = ?', this.q, at, row.n)
+    if (at !== undefined)
+      this.db.run('DELETE FROM neotask_deadlines WHERE q = ? AND at = ? AND n = ?', this.q, at, row.n)
     this.extra(row.n, 'deadline', null)
     return row.flags & ~FLAG.deadline
   }

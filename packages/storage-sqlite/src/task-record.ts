@@ -3,7 +3,17 @@
  */
 import type { Dependencies, FinalRecord, FinalState, TaskRecord } from '@neotask/core'
 import type { Database } from './database.js'
-import { encoded, FLAG, laneOf, priorityOf, RUNNING, sessionOf, stateIndex, stateOf, type Stored } from './layout.js'
+import {
+  encoded,
+  FLAG,
+  laneOf,
+  priorityOf,
+  RUNNING,
+  sessionOf,
+  stateIndex,
+  stateOf,
+  type Stored,
+} from './layout.js'
 
 /** The columns of a {@link RecordTuple}, in its order. */
 export const RECORD = `t.n, t.id, t.place, t.rank, t.score, t.since, t.created, t.flags, t.settled, t.attempts, t.reclaims,

@@ -61,7 +61,8 @@ export function drainSome(step: Step, limit: number): boolean {
 export function nextDueIn(step: Step): number | undefined {
   const { db, effects, now } = step
   if (effects.backlog) return 0
-  const due = (step.counts[SCHEDULED] ?? 0) > 0 ? db.get<[number]>(NEXT_DUE, step.place(SCHEDULED))?.[0] : undefined
+  const due =
+    (step.counts[SCHEDULED] ?? 0) > 0 ? db.get<[number]>(NEXT_DUE, step.place(SCHEDULED))?.[0] : undefined
   const deadline = db.get<[number]>(NEXT_DEADLINE, step.q)?.[0]
   if (due === undefined && deadline === undefined) return undefined
   return Math.max(0, Math.min(due ?? Infinity, deadline ?? Infinity) - now)

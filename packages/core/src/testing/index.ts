@@ -2,3 +2,5 @@
 export { storageSuite } from './storage-suite.js'
 export type { StorageSuiteOptions } from './storage-suite.js'
 export type { Opened } from './harness.js'
+export { ManualClock } from './manual-clock.js'
+export type { ManualClockOptions } from './manual-clock.js'

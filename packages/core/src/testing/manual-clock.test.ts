@@ -44,6 +44,13 @@ describe('ManualClock', () => {
     expect(seen).toEqual([10, 20, 30])
   })
 
+  it('never goes back, also when an action advances it further', () => {
+    const clock = new ManualClock()
+    clock.after(10, () => clock.advance(1000))
+    clock.advance(20)
+    expect(clock.monotonic()).toBe(1010)
+  })
+
   it('counts a delay below 1 as 1, takes any finite one and refuses others', () => {
     const clock = new ManualClock()
     let fired = 0

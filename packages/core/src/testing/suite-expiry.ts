@@ -63,4 +63,29 @@ export function expiryRules(rule: Rule): void {
     await bench.drain()
     await bench.stands(id, 'success')
   })
+
+  rule(
+    'E-expire-released',
+    'a task that was claimed and given back unstarted still expires',
+    async (bench) => {
+      const id = await bench.makeIn('running', { expiresIn: SECOND })
+      await (await bench.hand()).settle(id, 'released')
+      await bench.advance(2 * SECOND)
+      await bench.drain()
+      assert.equal((await bench.get(id)).reason, 'TASK_EXPIRED')
+    },
+  )
+
+  rule('E-expire-retried', 'a task of which an attempt ended does not expire any more', async (bench) => {
+    const [retried, suspended] = [
+      await bench.makeIn('running', { expiresIn: SECOND }),
+      await bench.makeIn('running', { expiresIn: SECOND }),
+    ]
+    const hand = await bench.hand()
+    await hand.settle(retried, 'retry', { in: HOUR })
+    await hand.settle(suspended, 'suspended', { until: HOUR })
+    await bench.advance(2 * SECOND)
+    await bench.drain()
+    assert.deepEqual(await bench.states(retried, suspended), ['scheduled', 'scheduled'])
+  })
 }

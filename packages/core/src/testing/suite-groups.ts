@@ -312,4 +312,13 @@ function pauseRules(rule: Rule): void {
       assert.deepEqual(idsOf(await rare.claim(1)), ['task'])
     },
   )
+
+  rule('G20', 'a later member that is held and waits for others too ends with them', async (bench) => {
+    await setRun(bench, { cancelled: true })
+    await bench.add({ id: 'parent', priority: 0 })
+    await bench.add({ ...RUN, id: 'task', hold: true, after: { ids: ['parent'], on: 'final' } })
+    await bench.operate('cancel', 'parent')
+    await bench.drain()
+    await bench.stands('task', 'cancelled')
+  })
 }

@@ -390,4 +390,30 @@ function orderRules(rule: Rule): void {
       assert.deepEqual(idsOf(await (await bench.node({ kinds: ['rare'] })).claim(9)), ['d', 'c'])
     },
   )
+
+  rule('P9', 'whatever happens to a task on its way, its priority stays', async (bench) => {
+    const urgent = { priority: 1 }
+    await bench.add({ ...urgent, id: 'delayed', delay: SECOND }, { ...urgent, id: 'promoted', delay: HOUR })
+    await bench.add(
+      { id: 'parent', priority: 0 },
+      { ...urgent, id: 'child', after: { ids: ['parent'], on: 'final' } },
+    )
+    const names = ['released', 'retried', 'failed', 'suspended', 'revoked']
+    await bench.add(...names.map((id) => ({ ...urgent, id })), 'plain')
+    const hand = await bench.hand()
+    await hand.claim(6)
+    await hand.settle('parent', 'success')
+    await hand.settle('released', 'released')
+    await hand.settle('retried', 'retry', { in: SECOND })
+    await hand.settle('suspended', 'suspended', { until: SECOND })
+    await hand.settle('failed', 'failed')
+    await bench.operate('retry', 'failed')
+    await bench.operate('revoke', 'revoked')
+    await bench.operate('promote', 'promoted')
+    await bench.advance(2 * SECOND)
+    const claimed = await hand.claim(99)
+    assert.deepEqual(idsOf(claimed.slice(0, -1)).sort(), ['child', 'delayed', 'promoted', ...names].sort())
+    for (const task of claimed.slice(0, -1)) assert.equal(task.priority, 1)
+    assert.equal(claimed.at(-1)?.id, 'plain')
+  })
 }

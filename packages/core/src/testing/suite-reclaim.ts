@@ -27,6 +27,7 @@ export function reclaimRules(rule: Rule): void {
     const node = await bench.node({ ttl: SHORT_TTL })
     await node.claim(1)
     await node.start('task')
+    await node.work({ reports: [{ ...node.mark('task'), checkpoint: 'half way' }] })
     await bench.lose(node)
     const record = await bench.get('task')
     assert.deepEqual(
@@ -34,7 +35,7 @@ export function reclaimRules(rule: Rule): void {
       ['pending', 1, 0, false],
     )
     const [task] = await (await bench.hand()).claim(1)
-    assert.deepEqual([task?.reclaims, task?.attempts], [1, 0])
+    assert.deepEqual([task?.reclaims, task?.attempts, task?.checkpoint], [1, 0, 'half way'])
   })
 
   rule(

@@ -324,4 +324,26 @@ export function retentionRules(rule: Rule): void {
     },
     { moves: YOUNG + SECOND },
   )
+
+  rule(
+    'R14',
+    'a step that ends a task does not remove a parent that the same step names',
+    async (bench) => {
+      await bench.makeIn('cancelled', { id: 'old' })
+      await bench.makeIn('failed', { id: 'failed' })
+      await bench.add({ id: 'pin', delay: HOUR, after: { ids: ['failed'], on: 'final' } })
+      await bench.advance(YOUNG + SECOND)
+      await bench.node({ retention: KEEP_NOTHING })
+      const outcomes = await bench.enqueue([
+        [
+          sketch({ id: 'ends', after: { ids: ['failed'], on: 'success' } }),
+          sketch({ id: 'child', after: { ids: ['old'], on: 'final' } }),
+        ],
+      ])
+      assert.deepEqual(outcomes, ['accepted', 'accepted'])
+      assert.deepEqual(await bench.states('ends', 'child', 'old'), ['cancelled', 'pending', 'cancelled'])
+      await bench.census()
+    },
+    { moves: YOUNG + SECOND },
+  )
 }

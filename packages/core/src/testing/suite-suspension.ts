@@ -159,4 +159,19 @@ export function suspensionRules(rule: Rule): void {
     await hand.settle(id, 'success')
     assert.equal(await bench.operate('remove', other), 'done')
   })
+
+  rule(
+    'D23',
+    'an attempt suspended after a task that is unknown, or after itself, ends cancelled with DEPENDENCY_NOT_FOUND',
+    async (bench) => {
+      const hand = await bench.hand()
+      for (const other of ['nobody', 'itself']) {
+        const id = await bench.makeIn('running')
+        const after = { ids: [other === 'itself' ? id : other], on: 'final' }
+        await hand.settle(id, 'suspended', { after })
+        await bench.stands(id, 'cancelled')
+        assert.equal((await bench.get(id)).reason, 'DEPENDENCY_NOT_FOUND')
+      }
+    },
+  )
 }

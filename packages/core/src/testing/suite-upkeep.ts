@@ -7,6 +7,8 @@ import type { Bench, Rule } from './harness.js'
 import { ending, HOUR, ids, idsOf, OUTCOMES, SECOND, SHORT_TTL, sketch } from './sketch.js'
 
 const LIMIT = 3
+/** Steps of random use between two looks at every task. */
+const CHECK_EVERY = 5
 
 export function upkeepRules(rule: Rule): void {
   rule('U1', 'drain makes due tasks ready, no more than its limit in a call', async (bench) => {
@@ -84,7 +86,7 @@ export function upkeepRules(rule: Rule): void {
     rule(
       `U-invariants-${seed}`,
       'under random use each task stands in one place, and of each claim one settlement at most is accepted',
-      (bench) => new Monkey(bench, seed).run(250),
+      (bench) => new Monkey(bench, seed).run(200),
       { moves: 60 * SECOND },
     )
   }
@@ -103,7 +105,7 @@ async function inSteps(bench: Bench, state: TaskState, count: number, limit = LI
   assert.equal(await bench.storage.upkeep.drain(bench.ref, limit), 'done')
 }
 
-/** Does anything at random that the contract permits, and looks after each step whether the invariants hold. */
+/** Does anything at random that the contract permits, and looks now and then whether the invariants hold. */
 class Monkey {
   readonly #bench: Bench
   #random: number
@@ -122,9 +124,9 @@ class Monkey {
   }
 
   async run(steps: number): Promise<void> {
-    for (let step = 0; step < steps; step++) {
+    for (let step = 1; step <= steps; step++) {
       await this.#step()
-      await this.#check()
+      if (step % CHECK_EVERY === 0) await this.#check()
     }
     await this.#bench.storage.queue.pause(this.#bench.ref, false)
     await this.#bench.drain()
@@ -246,7 +248,6 @@ class Monkey {
   }
 
   async #operate(): Promise<void> {
-    const { storage, ref } = this.#bench
     const id = this.#id()
     const operation = this.#pick([
       'cancel',
@@ -264,7 +265,6 @@ class Monkey {
       this.#final.delete(id)
       this.#known.delete(id)
     }
-    await storage.queue.counts(ref)
   }
 
   async #endSession(): Promise<void> {
