@@ -69,7 +69,8 @@ async function run({ folder, fresh, concurrency, storage: given }: Arguments): P
       concurrency,
       executor: ({ path }: Task, ctx) => analyse(join(folder, path), ctx.signal),
       autoStart: false,
-      sessionTtl: '5s',
+      // What a killed process held is back after this long and two polls of a second.
+      sessionTtl: '4s',
       // Whoever tries kill -9 again and again should not end with a file that is given up.
       maxReclaims: 1000,
       retry: { limit: 3, delay: '200ms' },

@@ -48,6 +48,12 @@ describe('on a terminal', () => {
     expect(last()).not.toContain('\n')
   })
 
+  it('takes 80 columns when the terminal does not know its width', () => {
+    const { progress, last } = make({ columns: 0 })
+    progress.show()
+    expect(last()).toHaveLength(80)
+  })
+
   it('follows a terminal that changes its width', () => {
     const { progress, screen, last } = make({ columns: 100 })
     progress.show()

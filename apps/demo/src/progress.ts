@@ -4,7 +4,7 @@
 import { formatCount, formatSpan } from './format.js'
 
 /** The part of a stream that is needed; `process.stderr` has it. */
-export interface Screen {
+interface Screen {
   readonly isTTY?: boolean
   readonly columns?: number
   write(text: string): unknown
@@ -33,6 +33,7 @@ export class Progress {
   readonly #live: boolean
   readonly #colour: boolean
   readonly #since: number
+  #widest = 0
   #done: number
   #moved: number
   /** What was done at some moments of the last seconds, oldest first. */
@@ -76,8 +77,8 @@ export class Progress {
       screen.write(`${this.#words().join(', ')}\n`)
       return
     }
-    // A line as wide as the terminal would wrap on some.
-    const room = (screen.columns ?? 80) - 1
+    // Some terminals say 0 because they do not know. A line as wide as the terminal would wrap on others.
+    const room = (screen.columns || 80) - 1
     screen.write(`\r${this.#line(room)}\x1b[K`)
   }
 
@@ -86,7 +87,9 @@ export class Progress {
     // What does not fit is left out from the end, the bar first.
     while (words.length > 1 && words.join('  ').length > room) words.pop()
     const text = words.join('  ').slice(0, room)
-    const width = Math.min(LONGEST_BAR, room - text.length - 2)
+    // The bar gives way to longer words and does not take the room back, or it would tremble.
+    this.#widest = Math.max(this.#widest, text.length)
+    const width = Math.min(LONGEST_BAR, room - this.#widest - 2)
     if (width < 5) return text
     const full = this.#options.total === 0 ? width : Math.floor((width * this.#done) / this.#options.total)
     return `${this.#paint('█'.repeat(full), 32)}${this.#paint('░'.repeat(width - full), 2)}  ${text}`
