@@ -392,7 +392,7 @@ export class Database {
 }
 
 /** The result code of an error of SQLite, of this or another copy of better-sqlite3. */
-export function sqliteCode(error: unknown): string | undefined {
+function sqliteCode(error: unknown): string | undefined {
   const code = (error as { code?: unknown } | undefined)?.code
   return typeof code === 'string' && code.startsWith('SQLITE_') ? code : undefined
 }

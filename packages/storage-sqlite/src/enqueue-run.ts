@@ -16,7 +16,7 @@ import { BLOCKED, LARGE, PENDING, SCHEDULED } from './layout.js'
 import { EVENT, type Step } from './step.js'
 
 /** Rows of one statement. */
-export const RUN = 16
+const RUN = 16
 
 const ROW = '(?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?)'
 const INSERT = `INSERT INTO neotask_tasks (q, id, place, rank, score, since, created, flags, kind, codec, payload, options)

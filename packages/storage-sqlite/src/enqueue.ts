@@ -17,7 +17,7 @@ import { finishCancelled, makeReady, READING, schedule } from './finish.js'
 import { joinGroup } from './groups.js'
 import { EVENT, type Step } from './step.js'
 
-export const MAX_UNIT = 500
+const MAX_UNIT = 500
 const MAX_UNIT_BYTES = 1024 * 1024
 const MAX_PARENTS = 100
 /** ms that a watcher given at enqueue stays registered. */

@@ -176,7 +176,7 @@ function tell(step: Step, parent: Row, n: number): void {
   }
 }
 
-export function hasOpenEdge(step: Step, n: number): boolean {
+function hasOpenEdge(step: Step, n: number): boolean {
   return step.db.get(OPEN_EDGE, n) !== undefined
 }
 

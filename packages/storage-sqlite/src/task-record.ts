@@ -112,7 +112,7 @@ export function finalFrom(db: Database, row: RecordTuple): FinalRecord {
   return { id, state: state as FinalState, result, resultCodec, error, reason, message, attempts, duration }
 }
 
-export function dependenciesFrom(after: string, flags: number): Dependencies {
+function dependenciesFrom(after: string, flags: number): Dependencies {
   return { ids: JSON.parse(after) as string[], on: flags & FLAG.onSuccess ? 'success' : 'final' }
 }
 

@@ -14,7 +14,7 @@ const NEXT_DEADLINE = 'SELECT at FROM neotask_deadlines WHERE q = ? ORDER BY at 
 const OPEN_PARENTS = `SELECT p.id FROM neotask_edges e JOIN neotask_tasks p ON p.n = e.parent WHERE e.child = ? AND e.open = 1`
 
 /** Makes due tasks ready. @returns how many */
-export function promoteDue(step: Step, limit: number): number {
+function promoteDue(step: Step, limit: number): number {
   if ((step.counts[SCHEDULED] ?? 0) === 0) return 0
   const due = step.db.all<RowTuple>(DUE, step.place(SCHEDULED), step.now, limit)
   for (const tuple of due) makeReady(step, rowFrom(tuple))
@@ -22,7 +22,7 @@ export function promoteDue(step: Step, limit: number): number {
 }
 
 /** Takes tasks whose deadline has passed out of where they stand. @returns how many */
-export function passDeadlines(step: Step, limit: number): number {
+function passDeadlines(step: Step, limit: number): number {
   const passed = step.db.all<RowTuple>(PASSED, step.q, step.now, limit)
   for (const tuple of passed) {
     const row = rowFrom(tuple)
