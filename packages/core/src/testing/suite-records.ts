@@ -213,6 +213,7 @@ export function recordRules(rule: Rule): void {
     const record = await records.get(TENANT, 'key')
     assert.ok(record?.expiresAt !== undefined && record.dueAt !== undefined)
     assert.ok(Math.abs(record.expiresAt - record.dueAt - SECOND) < 100)
+    for (const key of ids('k', 40)) await records.put(TENANT, key, '', { expiresIn: SECOND, labels: ['a'] })
     await bench.advance(SECOND + 100)
     assert.equal(await records.get(TENANT, 'key'), undefined)
     assert.deepEqual([await keysOf(bench, {}), await keysOf(bench, { label: 'a' })], [[], []])
