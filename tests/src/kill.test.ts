@@ -84,7 +84,7 @@ function load() {
       try {
         const id = await producer.submit({ n, ms: Math.floor(Math.random() * 30) }, { id: `task-${n}` })
         acknowledged.set(id, n)
-        answers.set(id, await producer.waitForResult(id))
+        answers.set(id, await producer.waitForResult(id, { timeout: '2m' }))
       } catch (error) {
         troubles.push(error)
       }
@@ -101,6 +101,13 @@ function load() {
       await Promise.all(lanes)
     },
   }
+}
+
+/** Stops a process in whatever it is at, perhaps a transaction, for longer than its session lives. */
+async function freeze({ child }: Worker): Promise<void> {
+  child.kill('SIGSTOP')
+  await sleep(1200 + Math.random() * 600)
+  child.kill('SIGCONT')
 }
 
 async function readRecords(ids: readonly string[]): Promise<TaskRecord[]> {
@@ -125,6 +132,7 @@ async function killAtRandom(atOnce: number): Promise<void> {
     // Now and then while it starts, else somewhere in the middle of its work.
     if (Math.random() < 0.8) await victim.ready
     await sleep(Math.random() * 600)
+    if (atOnce > 1 && kills % 3 === 0) await freeze(current[(place + 1) % atOnce] as Worker)
     expect([victim.child.exitCode, victim.child.signalCode], 'a worker ended by itself').toEqual([null, null])
     killed.add(victim.pid)
     await kill(victim)
@@ -193,7 +201,11 @@ test(
   () => killAtRandom(1),
 )
 
-test('two workers of which one is killed, again and again', { timeout: 600_000 }, () => killAtRandom(2))
+test(
+  'two workers of which one is killed, again and again, and the other frozen now and then',
+  { timeout: 600_000 },
+  () => killAtRandom(2),
+)
 
 test(
   'a worker that was frozen for longer than its session cannot finish what another has taken over',
@@ -217,7 +229,7 @@ test(
     expect(second).toMatchObject({ pid: other.pid, ended: true, accepted: true, refused: false })
     expect(second!.token).toBeGreaterThan(first!.token)
     expect(await producer.getTask(id)).toEqual(record)
-    expect(await producer.waitForResult(id)).toEqual({ square: 49, pid: other.pid })
+    expect(await producer.waitForResult(id, { timeout: '2m' })).toEqual({ square: 49, pid: other.pid })
 
     // And it is a good worker again.
     await kill(other)
