@@ -34,6 +34,8 @@ export interface WaitOptions {
   signal?: AbortSignal | undefined
 }
 
+const NO_BOUNDS: WaitOptions = {}
+
 interface FutureContext {
   readonly storage: Storage
   readonly ref: QueueRef
@@ -45,7 +47,7 @@ interface FutureContext {
 interface Future {
   readonly promise: Promise<unknown>
   readonly resolve: (value: unknown) => void
-  readonly reject: (error: Error) => void
+  readonly reject: (error: unknown) => void
   /** Calls that wait; when the last one has given up, nobody asks any more. */
   waiting: number
   /** Whether the storage knows the task: if it does not later, the task was removed. */
@@ -60,6 +62,13 @@ const POLL = 1000
 /** Waits looked at again in one poll, and ids in one call. */
 const POLLED = 5000
 const BATCH = 500
+
+// An executor of its own for each promise would be a closure and a context more for each wait.
+const captured = { resolve: (_value: unknown): void => {}, reject: (_error: unknown): void => {} }
+function capture(resolve: (value: unknown) => void, reject: (error: unknown) => void): void {
+  captured.resolve = resolve
+  captured.reject = reject
+}
 
 export class FutureManager {
   /** The name of this manager's channel. */
@@ -90,7 +99,7 @@ export class FutureManager {
   }
 
   /** Promises the result of the task; always settles. */
-  wait(id: string, options: WaitOptions = {}): Promise<unknown> {
+  wait(id: string, options: WaitOptions = NO_BOUNDS): Promise<unknown> {
     if (this.#closed) return Promise.reject(closedError(id))
     const known = this.#futures.get(id)
     const future = known ?? this.#create(id)
@@ -113,10 +122,12 @@ export class FutureManager {
     if (future !== undefined) future.seen = true
   }
 
-  /** The submission of an expected task failed: that call does not wait for it any more. */
-  forget(id: string): void {
+  /** The submission of an expected task failed. */
+  fail(id: string, error: unknown): void {
     const future = this.#futures.get(id)
-    if (future !== undefined) this.#leave(id, future)
+    if (future === undefined) return
+    this.#drop(id)
+    future.reject(error)
   }
 
   /** Looks once whether the task is final: it may have been before it was expected. */
@@ -125,10 +136,10 @@ export class FutureManager {
     if (future !== undefined) void this.#look(id, future)
   }
 
-  /** A task ended in this process. Costs nothing when nobody waits for it. */
-  settle(id: string, record: () => FinalRecord): void {
-    const future = this.#futures.get(id)
-    if (future !== undefined) this.#finish(id, future, record())
+  /** A task ended in this process. */
+  settle(record: FinalRecord): void {
+    const future = this.#futures.get(record.id)
+    if (future !== undefined) this.#finish(record.id, future, record)
   }
 
   has(id: string): boolean {
@@ -159,14 +170,8 @@ export class FutureManager {
   }
 
   #create(id: string): Future {
-    let resolve!: (value: unknown) => void
-    let reject!: (error: Error) => void
-    const promise = new Promise<unknown>((yes, no) => {
-      resolve = yes
-      reject = no
-    })
-    // Whoever waits handles the rejection; a caller that has gone away must not end the process.
-    promise.catch(() => {})
+    const promise = new Promise<unknown>(capture)
+    const { resolve, reject } = captured
     const looked = this.#context.clock.monotonic()
     const future: Future = { promise, resolve, reject, waiting: 0, seen: false, looked }
     this.#futures.set(id, future)
@@ -205,7 +210,7 @@ export class FutureManager {
       // A first look that fails is the caller's to know; a later one is repeated by the poll.
       if (!future.seen && this.#futures.get(id) === future) {
         this.#drop(id)
-        future.reject(error as Error)
+        future.reject(error)
       }
       return
     }
@@ -224,7 +229,7 @@ export class FutureManager {
       if (record.state === 'success') future.resolve(resultOf(record, this.#context.codec))
       else future.reject(endError(record))
     } catch (error) {
-      future.reject(error as Error)
+      future.reject(error)
     }
   }
 
