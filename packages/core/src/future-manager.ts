@@ -44,7 +44,8 @@ interface FutureContext {
   readonly callTimeout: number
 }
 
-interface Future {
+/** A wait that all who want the result of a task share. */
+export interface Future {
   readonly promise: Promise<unknown>
   readonly resolve: (value: unknown) => void
   readonly reject: (error: unknown) => void
@@ -109,17 +110,15 @@ export class FutureManager {
     return this.#bounded(id, future, options)
   }
 
-  /** Promises the result of a task that is about to be submitted with this manager's {@link watcher}. */
-  expect(id: string): Promise<unknown> {
-    const future = this.#futures.get(id) ?? this.#create(id)
+  /**
+   * Waits for a task that is about to be submitted with this manager's {@link watcher}; `undefined` when somebody
+   * waits for that id already.
+   */
+  expect(id: string): Future | undefined {
+    if (this.#futures.has(id)) return undefined
+    const future = this.#create(id)
     future.waiting++
-    return future.promise
-  }
-
-  /** An expected task is stored. */
-  stored(id: string): void {
-    const future = this.#futures.get(id)
-    if (future !== undefined) future.seen = true
+    return future
   }
 
   /** The submission of an expected task failed. */
@@ -136,14 +135,14 @@ export class FutureManager {
     if (future !== undefined) void this.#look(id, future)
   }
 
-  /** A task ended in this process. */
-  settle(record: FinalRecord): void {
-    const future = this.#futures.get(record.id)
-    if (future !== undefined) this.#finish(record.id, future, record)
+  /** The wait for a task, if there is one. */
+  find(id: string): Future | undefined {
+    return this.#futures.get(id)
   }
 
-  has(id: string): boolean {
-    return this.#futures.has(id)
+  /** A task that somebody waits for ended in this process. */
+  settle(future: Future, record: FinalRecord): void {
+    this.#finish(record.id, future, record)
   }
 
   /** Rejects every open wait with `POOL_CLOSED`. */

@@ -19,7 +19,7 @@ import {
 import type { EventBus } from './event-bus.js'
 import type { Execution } from './execution.js'
 import { fingerprint, StoredError, storeFailure, type Failure } from './failure.js'
-import type { FutureManager } from './future-manager.js'
+import type { Future, FutureManager } from './future-manager.js'
 import { storedOptions, type Kinds } from './kinds.js'
 import type { ResolvedOptions, ResolvedSubmit } from './options.js'
 import type { PoolEvents } from './pool-events.js'
@@ -57,6 +57,8 @@ const ROOM_LONGEST = 250
 export interface Submission extends NewTask {
   /** What the caller submitted, for the event. */
   readonly data: unknown
+  /** The wait of a caller that submits and waits in one. */
+  future: Future | undefined
   /** Called once; `isNew` is false for an id that was known. */
   readonly answer: (task: Submission, isNew: boolean, error: unknown) => void
 }
@@ -120,6 +122,7 @@ export class LifecycleManager {
       watcher,
       data,
       answer,
+      future: undefined,
     }
   }
 
@@ -332,9 +335,10 @@ export class LifecycleManager {
   #settleFuture(execution: Execution, ending: Extract<Ending, { outcome: 'success' | 'failed' }>): void {
     const { futures } = this.#context
     const { id, outcome, duration } = ending
-    if (!futures.has(id)) return
+    const future = futures.find(id)
+    if (future === undefined) return
     const isSuccess = outcome === 'success'
-    futures.settle({
+    futures.settle(future, {
       id,
       state: outcome,
       attempts: execution.attempt,

@@ -160,7 +160,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     return new Promise((resolve, reject) => {
       const answer: Submission['answer'] = ({ id }, _isNew, error) => {
         if (error === undefined) resolve(id)
-        else reject(error as Error)
+        else reject(error)
       }
       const task = this.#ready(first, second, third, answer, false)
       if (task instanceof Promise) task.then((made) => this.#send(made)).catch(reject)
@@ -230,7 +230,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
       const task = this.#ready(first, second, third, this.#answerRun, true)
       return task instanceof Promise ? task.then((made) => this.#sendAndWait(made)) : this.#sendAndWait(task)
     } catch (error) {
-      return Promise.reject(error as Error)
+      return Promise.reject(error)
     }
   }
 
@@ -260,7 +260,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
           : parts.futures.wait(id, bounds)
       return result as Promise<R>
     } catch (error) {
-      return Promise.reject(error as Error)
+      return Promise.reject(error)
     }
   }
 
@@ -531,7 +531,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
       const resolved = resolveSubmit(second as SubmitOptions | undefined, this.#kinds.get(EXECUTOR).retry)
       return lifecycle.create(EXECUTOR, first, resolved, watcher, answer)
     }
-    const kind = first as TaskDefinition<never>
+    const kind = first as TaskDefinition
     const resolved = resolveSubmit(third, this.#kinds.get(kind.name).retry)
     const data = kind.parse(second as never)
     if (!(data instanceof Promise)) return lifecycle.create(kind.name, data, resolved, watcher, answer)
@@ -546,12 +546,12 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   }
 
   #sendAndWait(task: Submission): Promise<unknown> {
-    const { futures } = this.#parts as Parts
-    if (futures.has(task.id)) return this.#sendThenWait(task)
     // Waited for before it exists, so that no end can be missed.
-    const result = futures.expect(task.id)
+    const future = (this.#parts as Parts).futures.expect(task.id)
+    if (future === undefined) return this.#sendThenWait(task)
+    task.future = future
     this.#send(task)
-    return result
+    return future.promise
   }
 
   /** Somebody waits for this id already, and must not hear of this call if it fails. */
@@ -559,7 +559,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     return new Promise((resolve, reject) => {
       const answer: Submission['answer'] = ({ id }, _isNew, error) => {
         if (error === undefined) this.waitForResult(id).then(resolve, reject)
-        else reject(error as Error)
+        else reject(error)
       }
       this.#send({ ...task, answer })
     })
@@ -572,7 +572,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
       futures.fail(task.id, error)
       return
     }
-    futures.stored(task.id)
+    if (task.future !== undefined) task.future.seen = true
     // It may have ended before anybody waited: another task with this id, or one whose parent had failed.
     if (!isNew || task.after !== undefined) futures.check(task.id)
   }
