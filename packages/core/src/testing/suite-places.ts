@@ -245,7 +245,7 @@ function stepRules(rule: Rule, from: string, to: TaskState): void {
       const id = await way.from(bench)
       const before = from === 'created' ? undefined : await bench.get(id)
       if (before) await bench.stands(id, from as TaskState)
-      await bench.advance(1)
+      await bench.advance(5)
       await way.step(bench, id)
       await bench.stands(id, to)
       const after = await bench.get(id)
