@@ -267,3 +267,28 @@ test('a settlement that SQLite does not take fails its task, and no other', asyn
   expect(await storage.upkeep.reconcile(ref, 100)).toEqual({ mended: 0 })
   await storage.close()
 })
+
+test('a file without its counter of claims gives no task away', async () => {
+  await makeFile()
+  const damaged = new Sqlite(path)
+  damaged.exec(`DELETE FROM neotask_meta WHERE key = 'token'`)
+  damaged.close()
+  const storage = sqliteStorage(path)
+  await storage.open()
+  const rule = { age: 1e9, count: 1e6 }
+  await storage.session.open('s', {
+    ttl: 10_000,
+    node: { id: 'n', host: 'h', pid: 1, concurrency: 1, queue: 'default', kinds: [''] },
+    serves: { ...ref, kinds: [''] },
+    retention: { success: rule, failed: rule },
+    maxReclaims: 3,
+  })
+  const claim = { session: 's', ack: 0, ackTaken: 0, marks: [], reports: [], settlements: [], renew: false }
+  const error = await errorOf(storage.session.work({ ...claim, want: 1 }))
+  expect(error).toMatchObject({
+    code: 'STORAGE_FORMAT',
+    message: expect.stringContaining('claims') as string,
+  })
+  expect(await storage.queue.counts(ref)).toMatchObject({ pending: 1, running: 0 })
+  await storage.close()
+})

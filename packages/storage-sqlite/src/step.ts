@@ -5,7 +5,7 @@
  * once, so that a batch pays for them once. What others are to be told is collected, and delivered after the
  * commit only.
  */
-import type { QueueRef } from '@neotask/core'
+import { NeoTaskError, type QueueRef } from '@neotask/core'
 import type { Database } from './database.js'
 import { Effects } from './effects.js'
 import {
@@ -155,7 +155,11 @@ export class Step {
 
   /** The number of a claim. */
   nextToken(): number {
-    return this.db.get<[number]>(NEXT_TOKEN)?.[0] ?? 0
+    const token = this.db.get<[number]>(NEXT_TOKEN)?.[0]
+    // Tokens that do not grow would let the late end of a lost attempt pass for the end of the present one.
+    if (token === undefined)
+      throw new NeoTaskError('STORAGE_FORMAT', 'the database has lost its counter of claims')
+    return token
   }
 
   nextScore(priority: number): number {
