@@ -49,7 +49,12 @@ const wholeLifeRow: Row = {
       return wholeLife((data) => queue.push(data))
     },
     'async.priorityQueue': async () => {
-      const queue = async.priorityQueue(async (data: Payload) => data.i, WORKERS)
+      const worker = (data: Payload, done: (error: null, i: number) => void): void => {
+        void Promise.resolve(data.i).then((i) => {
+          done(null, i)
+        })
+      }
+      const queue = async.priorityQueue(worker as async.AsyncWorker<Payload>, WORKERS)
       // Its promise form takes no priority in its types, so the callback makes the promise.
       return wholeLife(
         (data) =>

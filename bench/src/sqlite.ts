@@ -28,7 +28,7 @@ function plainQueue(path: string): Queue {
 }
 
 /** Keeps `IN_FLIGHT` submits in flight until all are stored. @returns ms */
-async function submitAll(pool: TaskPool<Payload, unknown>): Promise<number> {
+async function submitAll(pool: TaskPool<Payload>): Promise<number> {
   let next = 0
   const start = performance.now()
   const lane = async (): Promise<void> => {

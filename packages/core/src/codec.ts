@@ -43,6 +43,8 @@ export const jsonCodec: Codec = {
         return ''
       case 'object':
         if (isFaithful(value, 0)) return JSON.stringify(value)
+        break
+      default:
     }
     // Either something is wrong, and this finds out what and where, or there is a toJSON to be called.
     const plain = new Normalizer(what).normalize(value)
@@ -210,7 +212,7 @@ class Normalizer {
     } else {
       if (!isInstanceOfPlainClass(value)) throw this.#refuse(`an instance of ${nameOf(value)}`)
       // Without a prototype, so that a key `__proto__` is a key like any other.
-      const fields: Record<string, unknown> = Object.create(null)
+      const fields = Object.create(null) as Record<string, unknown>
       for (const key of Object.keys(value)) {
         this.#path.push(key)
         const item = this.normalize((value as Record<string, unknown>)[key], key)

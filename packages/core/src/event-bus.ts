@@ -216,7 +216,9 @@ export class EventBus<Events extends object> {
 
   #report(error: unknown, type: string): void {
     try {
-      const result: unknown = this.#onError(error, type)
+      // Typed as void, and yet somebody may have passed an async function.
+      const report: (error: unknown, type: string) => unknown = this.#onError
+      const result = report(error, type)
       if (isThenable(result)) result.then(undefined, () => {})
     } catch {
       // Nobody is left to tell.

@@ -60,7 +60,7 @@ export interface Submission extends NewTask {
   /** The wait of a caller that submits and waits in one. */
   future: Future | undefined
   /** Called once; `isNew` is false for an id that was known. */
-  readonly answer: (task: Submission, isNew: boolean, error: unknown) => void
+  readonly answer: (task: Submission, isNew: boolean, error: Error | undefined) => void
 }
 
 export class LifecycleManager {
@@ -383,8 +383,12 @@ export class LifecycleManager {
 }
 
 /** The items of a batch share their error; each caller needs the id, to repeat a submit that may have been stored. */
-function withTaskId(error: unknown, taskId: string): unknown {
-  if (!(error instanceof StorageUnavailableError)) return error
+function withTaskId(error: unknown, taskId: string): Error {
+  if (!(error instanceof StorageUnavailableError)) {
+    return error instanceof Error
+      ? error
+      : new Error('the storage rejected with what is no error', { cause: error })
+  }
   const { code, message, retryable, uncertain } = error
   return new StorageUnavailableError(code, message, { retryable, uncertain, taskId, cause: error })
 }

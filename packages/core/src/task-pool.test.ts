@@ -5,14 +5,14 @@ import { memoryStorage } from './memory-storage.js'
 import { TaskPool, type TaskPoolOptions } from './task-pool.js'
 import { ManualClock } from './testing/manual-clock.js'
 
-const pools: TaskPool<never>[] = []
+const pools: TaskPool[] = []
 afterEach(async () => {
   await Promise.all(pools.splice(0).map((pool) => pool.close({ timeout: 0 })))
 })
 
 function poolOf<Data, Result>(options: TaskPoolOptions<Data, Result>): TaskPool<Data, Result> {
   const pool = new TaskPool(options)
-  pools.push(pool as unknown as TaskPool<never>)
+  pools.push(pool)
   return pool
 }
 

@@ -150,16 +150,15 @@ describe('TimeWheel', () => {
     const clock = new ManualClock()
     const wheel = new TimeWheel(clock, fail)
     const fired: string[] = []
-    let twin: Timer | undefined
+    const doomed: Timer[] = []
     wheel.add(10, () => {
       fired.push('first')
-      twin?.cancel()
-      later.cancel()
+      for (const timer of doomed) timer.cancel()
       wheel.add(0, () => fired.push(`added, at ${clock.monotonic()}`))
     })
-    twin = wheel.add(10, () => fired.push('twin'))
+    doomed.push(wheel.add(10, () => fired.push('twin')))
     wheel.add(10, () => fired.push('third'))
-    const later = wheel.add(500, () => fired.push('later'))
+    doomed.push(wheel.add(500, () => fired.push('later')))
     clock.advance(1000)
     expect(fired).toEqual(['first', 'third', 'added, at 11'])
     expect(wheel.size).toBe(0)
