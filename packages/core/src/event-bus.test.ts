@@ -118,7 +118,7 @@ describe('EventBus', () => {
     const failing = async (): Promise<void> => {
       throw new Error('later')
     }
-    const onError = untyped<() => void>(failing)
+    const onError = untyped(failing)
     const other = new EventBus<Events>({ clock, onError })
     other.on('started', () => {
       throw new Error('oops')
@@ -316,6 +316,6 @@ describe('EventBus.events', () => {
 })
 
 /** As a caller without types would pass it. */
-function untyped<T>(value: unknown): T {
-  return value as T
+function untyped(value: unknown): () => void {
+  return value as () => void
 }
