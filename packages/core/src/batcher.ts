@@ -41,8 +41,8 @@ interface Entry<In, Out> {
   readonly size: number
   /** Monotonic. */
   readonly deadline: number
-  readonly resolve: (result: Out) => void
-  readonly reject: (error: unknown) => void
+  readonly resolve: (result: Out, item: In) => void
+  readonly reject: (error: unknown, item: In) => void
 }
 
 interface Batch<In, Out> {
@@ -97,21 +97,30 @@ export class Batcher<In, Out> {
    *   `uncertain` if the item was sent; or what `run` rejected with
    */
   add(item: In): Promise<Out> {
+    const promise = new Promise<Out>(capture)
+    this.push(item, captured.resolve, captured.reject)
+    return promise
+  }
+
+  /**
+   * The same without a promise, for callers whose items know whom to tell: exactly one of the two is called, later
+   * than this call returns unless too much waits.
+   */
+  push(item: In, resolve: (result: Out, item: In) => void, reject: (error: unknown, item: In) => void): void {
     const { count: countOf, size: sizeOf, maxWaiting, timeout, clock } = this.#options
     const count = countOf === undefined ? 1 : countOf(item)
     if (this.#waiting + count > maxWaiting && this.#waiting > 0) {
       const message = `expected at most ${maxWaiting} to wait for the storage, got ${this.#waiting + count}`
-      return Promise.reject(new NeoTaskError('BACKPRESSURE', message, { retryable: true }))
+      reject(new NeoTaskError('BACKPRESSURE', message, { retryable: true }), item)
+      return
     }
     const size = sizeOf === undefined ? 0 : sizeOf(item)
     const deadline = clock.monotonic() + timeout
-    const promise = new Promise<Out>(capture)
-    this.#buffer.push({ item, count, size, deadline, resolve: captured.resolve, reject: captured.reject })
+    this.#buffer.push({ item, count, size, deadline, resolve, reject })
     this.#waiting += count
     // It holds the process: somebody waits for the answer.
     this.#timer ??= clock.after(timeout, this.#expire, { hold: true })
     this.#startSoon()
-    return promise
   }
 
   /** Resolves when everything added before has settled, and whatever was added meanwhile too. */
@@ -204,15 +213,18 @@ export class Batcher<In, Out> {
     }
     this.#batch = undefined
     for (let i = batch.expired; i < entries.length; i++) {
-      ;(entries[i] as Entry<In, Out>).resolve(results[i] as Out)
+      const { resolve, item } = entries[i] as Entry<In, Out>
+      resolve(results[i] as Out, item)
     }
     this.#settled()
   }
 
   #fail(batch: Batch<In, Out>, error: unknown): void {
     this.#batch = undefined
-    for (let i = batch.expired; i < batch.entries.length; i++)
-      (batch.entries[i] as Entry<In, Out>).reject(error)
+    for (let i = batch.expired; i < batch.entries.length; i++) {
+      const { reject, item } = batch.entries[i] as Entry<In, Out>
+      reject(error, item)
+    }
     this.#settled()
   }
 
@@ -252,7 +264,7 @@ export class Batcher<In, Out> {
       const entry = entries[batch.expired] as Entry<In, Out>
       if (entry.deadline > now) return
       error ??= this.#noAnswer(true, batch.error)
-      entry.reject(error)
+      entry.reject(error, entry.item)
     }
     // Nobody waits for it any more. Whatever it still answers is too late, and the next may go.
     batch.pause?.cancel()
@@ -266,7 +278,7 @@ export class Batcher<In, Out> {
       if (entry.deadline > now) return
       this.#dropFirst(entry)
       error ??= this.#noAnswer(false, this.#batch?.error)
-      entry.reject(error)
+      entry.reject(error, entry.item)
     }
   }
 

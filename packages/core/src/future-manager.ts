@@ -34,6 +34,8 @@ export interface WaitOptions {
   signal?: AbortSignal | undefined
 }
 
+const NO_BOUNDS: WaitOptions = {}
+
 interface FutureContext {
   readonly storage: Storage
   readonly ref: QueueRef
@@ -42,10 +44,11 @@ interface FutureContext {
   readonly callTimeout: number
 }
 
-interface Future {
+/** A wait that all who want the result of a task share. */
+export interface Future {
   readonly promise: Promise<unknown>
   readonly resolve: (value: unknown) => void
-  readonly reject: (error: Error) => void
+  readonly reject: (error: unknown) => void
   /** Calls that wait; when the last one has given up, nobody asks any more. */
   waiting: number
   /** Whether the storage knows the task: if it does not later, the task was removed. */
@@ -60,6 +63,13 @@ const POLL = 1000
 /** Waits looked at again in one poll, and ids in one call. */
 const POLLED = 5000
 const BATCH = 500
+
+// An executor of its own for each promise would be a closure and a context more for each wait.
+const captured = { resolve: (_value: unknown): void => {}, reject: (_error: unknown): void => {} }
+function capture(resolve: (value: unknown) => void, reject: (error: unknown) => void): void {
+  captured.resolve = resolve
+  captured.reject = reject
+}
 
 export class FutureManager {
   /** The name of this manager's channel. */
@@ -90,7 +100,7 @@ export class FutureManager {
   }
 
   /** Promises the result of the task; always settles. */
-  wait(id: string, options: WaitOptions = {}): Promise<unknown> {
+  wait(id: string, options: WaitOptions = NO_BOUNDS): Promise<unknown> {
     if (this.#closed) return Promise.reject(closedError(id))
     const known = this.#futures.get(id)
     const future = known ?? this.#create(id)
@@ -100,23 +110,23 @@ export class FutureManager {
     return this.#bounded(id, future, options)
   }
 
-  /** Promises the result of a task that is about to be submitted with this manager's {@link watcher}. */
-  expect(id: string): Promise<unknown> {
-    const future = this.#futures.get(id) ?? this.#create(id)
+  /**
+   * Waits for a task that is about to be submitted with this manager's {@link watcher}; `undefined` when somebody
+   * waits for that id already.
+   */
+  expect(id: string): Future | undefined {
+    if (this.#futures.has(id)) return undefined
+    const future = this.#create(id)
     future.waiting++
-    return future.promise
+    return future
   }
 
-  /** An expected task is stored. */
-  stored(id: string): void {
+  /** The submission of an expected task failed. */
+  fail(id: string, error: unknown): void {
     const future = this.#futures.get(id)
-    if (future !== undefined) future.seen = true
-  }
-
-  /** The submission of an expected task failed: that call does not wait for it any more. */
-  forget(id: string): void {
-    const future = this.#futures.get(id)
-    if (future !== undefined) this.#leave(id, future)
+    if (future === undefined) return
+    this.#drop(id)
+    future.reject(error)
   }
 
   /** Looks once whether the task is final: it may have been before it was expected. */
@@ -125,14 +135,14 @@ export class FutureManager {
     if (future !== undefined) void this.#look(id, future)
   }
 
-  /** A task ended in this process. Costs nothing when nobody waits for it. */
-  settle(id: string, record: () => FinalRecord): void {
-    const future = this.#futures.get(id)
-    if (future !== undefined) this.#finish(id, future, record())
+  /** The wait for a task, if there is one. */
+  find(id: string): Future | undefined {
+    return this.#futures.get(id)
   }
 
-  has(id: string): boolean {
-    return this.#futures.has(id)
+  /** A task that somebody waits for ended in this process. */
+  settle(future: Future, record: FinalRecord): void {
+    this.#finish(record.id, future, record)
   }
 
   /** Rejects every open wait with `POOL_CLOSED`. */
@@ -159,14 +169,8 @@ export class FutureManager {
   }
 
   #create(id: string): Future {
-    let resolve!: (value: unknown) => void
-    let reject!: (error: Error) => void
-    const promise = new Promise<unknown>((yes, no) => {
-      resolve = yes
-      reject = no
-    })
-    // Whoever waits handles the rejection; a caller that has gone away must not end the process.
-    promise.catch(() => {})
+    const promise = new Promise<unknown>(capture)
+    const { resolve, reject } = captured
     const looked = this.#context.clock.monotonic()
     const future: Future = { promise, resolve, reject, waiting: 0, seen: false, looked }
     this.#futures.set(id, future)
@@ -205,7 +209,7 @@ export class FutureManager {
       // A first look that fails is the caller's to know; a later one is repeated by the poll.
       if (!future.seen && this.#futures.get(id) === future) {
         this.#drop(id)
-        future.reject(error as Error)
+        future.reject(error)
       }
       return
     }
@@ -224,7 +228,7 @@ export class FutureManager {
       if (record.state === 'success') future.resolve(resultOf(record, this.#context.codec))
       else future.reject(endError(record))
     } catch (error) {
-      future.reject(error as Error)
+      future.reject(error)
     }
   }
 

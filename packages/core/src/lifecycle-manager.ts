@@ -19,14 +19,14 @@ import {
 import type { EventBus } from './event-bus.js'
 import type { Execution } from './execution.js'
 import { fingerprint, StoredError, storeFailure, type Failure } from './failure.js'
-import type { FutureManager } from './future-manager.js'
+import type { Future, FutureManager } from './future-manager.js'
 import { storedOptions, type Kinds } from './kinds.js'
 import type { ResolvedOptions, ResolvedSubmit } from './options.js'
 import type { PoolEvents } from './pool-events.js'
 import type { StatsRecorder } from './pool-stats.js'
 import { retryDelay } from './retry-policy.js'
 import type { Session } from './session.js'
-import type { Claimed, EnqueueOutcome, NewTask, QueueRef, Settlement, Storage } from './storage.js'
+import type { Claimed, EnqueueOutcome, NewTask, QueueRef, Refusal, Settlement, Storage } from './storage.js'
 import { TaskIds } from './task.js'
 
 /** A settlement, with what this process still wants to know when it is answered. */
@@ -53,21 +53,25 @@ const BATCH_BYTES = 1024 * 1024
 const ROOM_FIRST = 5
 const ROOM_LONGEST = 250
 
-interface RoomWaiter {
-  readonly task: NewTask
-  readonly resolve: (outcome: EnqueueOutcome) => void
-  readonly reject: (error: unknown) => void
+/** A task on its way into the storage, and who wants to know how that went. */
+export interface Submission extends NewTask {
+  /** What the caller submitted, for the event. */
+  readonly data: unknown
+  /** The wait of a caller that submits and waits in one. */
+  future: Future | undefined
+  /** Called once; `isNew` is false for an id that was known. */
+  readonly answer: (task: Submission, isNew: boolean, error: unknown) => void
 }
 
 export class LifecycleManager {
   readonly #context: LifecycleContext
   readonly #clock: Clock
   readonly #ids = new TaskIds()
-  readonly #submits: Batcher<NewTask, EnqueueOutcome>
+  readonly #submits: Batcher<Submission, EnqueueOutcome>
   /** With a counter, tells this pool's repeats from other tasks with the same id. */
   readonly #nonce: string
   #nonces = 0
-  #roomWaiters: RoomWaiter[] = []
+  #roomWaiters: Submission[] = []
   #roomPause = ROOM_FIRST
   #lookingForRoom = false
 
@@ -91,7 +95,13 @@ export class LifecycleManager {
   // ------------------------------------------------------------------------------------------------- submit
 
   /** A task ready to be stored; throws what is wrong with it. */
-  create(kind: string, data: unknown, submit: ResolvedSubmit, watcher?: string): NewTask {
+  create(
+    kind: string,
+    data: unknown,
+    submit: ResolvedSubmit,
+    watcher: string | undefined,
+    answer: Submission['answer'],
+  ): Submission {
     const { options, kinds } = this.#context
     const { priority, tags } = kinds.get(kind)
     return {
@@ -110,29 +120,21 @@ export class LifecycleManager {
       expiresIn: submit.expiresIn,
       replace: submit.replace ? true : undefined,
       watcher,
+      data,
+      answer,
+      future: undefined,
     }
   }
 
-  /** Stores the task. @returns whether it is new, as opposed to a duplicate */
-  async submit(task: NewTask, data: unknown): Promise<boolean> {
-    const wait = this.#context.options.overflow === 'wait'
+  /** Stores the task; its `answer` is called when the storage has answered. */
+  submit(task: Submission): void {
     // Whoever waits for room was there first.
-    let outcome: EnqueueOutcome
-    try {
-      outcome = await (wait && this.#roomWaiters.length > 0 ? this.#whenRoom(task) : this.#submits.add(task))
-    } catch (error) {
-      throw withTaskId(error, task.id)
-    }
-    if (outcome === 'accepted') return this.#created(task, data)
-    if (typeof outcome === 'object') {
-      if (outcome.code === 'QUEUE_FULL' && wait) return this.#tell(task, data, await this.#whenRoom(task))
-      throw refusalError(outcome.code, outcome.message, task.id)
-    }
-    return this.#tell(task, data, outcome)
+    if (this.#roomWaiters.length > 0) this.#waitForRoom(task)
+    else this.#submits.push(task, this.#answered, this.#failed)
   }
 
   /** Stores the task in the caller's own open transaction. */
-  submitSync(task: NewTask, data: unknown): boolean {
+  submitSync(task: Submission): void {
     const { storage, ref, options } = this.#context
     if (storage.queue.enqueueSync === undefined) {
       throw new NeoTaskError(
@@ -140,8 +142,10 @@ export class LifecycleManager {
         `submitSync: the storage ${storage.name} has no transactions of yours`,
       )
     }
-    const [outcome] = storage.queue.enqueueSync(ref, [task], { maxQueueSize: options.maxQueueSize })
-    return this.#tell(task, data, outcome as EnqueueOutcome)
+    const outcomes = storage.queue.enqueueSync(ref, [task], { maxQueueSize: options.maxQueueSize })
+    const outcome = outcomes[0] as EnqueueOutcome
+    if (typeof outcome === 'object') throw refusalError(outcome, task.id)
+    this.#tell(task, outcome)
   }
 
   /** Resolves when every submit has been answered. */
@@ -151,35 +155,44 @@ export class LifecycleManager {
 
   /** A claim made room in the queue. */
   roomMade(): void {
-    if (this.#roomWaiters.length === 0) return
     this.#roomPause = ROOM_FIRST
   }
 
   /** Refuses whoever waits for room. */
   close(): void {
-    for (const waiter of this.#roomWaiters.splice(0)) {
-      waiter.reject(new NeoTaskError('POOL_CLOSED', 'the pool was closed while this submit waited for room'))
+    for (const task of this.#roomWaiters.splice(0)) {
+      const error = new NeoTaskError('POOL_CLOSED', 'the pool was closed while this submit waited for room')
+      task.answer(task, false, error)
     }
   }
 
-  #tell(task: NewTask, data: unknown, outcome: EnqueueOutcome): boolean {
-    if (typeof outcome === 'object') throw refusalError(outcome.code, outcome.message, task.id)
-    // `repeated`: the first reply was lost, so nobody has been told yet.
-    return outcome === 'duplicate' || outcome === 'replaced' ? false : this.#created(task, data)
+  // One function for all submits: there may be hundreds of thousands at once.
+  readonly #answered = (outcome: EnqueueOutcome, task: Submission): void => {
+    if (typeof outcome !== 'object') task.answer(task, this.#tell(task, outcome), undefined)
+    else if (outcome.code === 'QUEUE_FULL' && this.#context.options.overflow === 'wait')
+      this.#waitForRoom(task)
+    else task.answer(task, false, refusalError(outcome, task.id))
   }
 
-  #created(task: NewTask, data: unknown): true {
+  readonly #failed = (error: unknown, task: Submission): void => {
+    task.answer(task, false, withTaskId(error, task.id))
+  }
+
+  /** @returns whether the task is new, as opposed to one that was known */
+  #tell(task: Submission, outcome: Exclude<EnqueueOutcome, object>): boolean {
+    if (outcome === 'duplicate' || outcome === 'replaced') return false
+    // `repeated`: the first reply was lost, so nobody has been told yet.
     const { stats, events } = this.#context
     stats.submitted++
-    if (events.hears('task.created')) events.emit('task.created', { id: task.id, name: task.kind, data })
+    if (events.hears('task.created')) {
+      events.emit('task.created', { id: task.id, name: task.kind, data: task.data })
+    }
     return true
   }
 
-  #whenRoom(task: NewTask): Promise<EnqueueOutcome> {
-    return new Promise((resolve, reject) => {
-      this.#roomWaiters.push({ task, resolve, reject })
-      this.#lookForRoom()
-    })
+  #waitForRoom(task: Submission): void {
+    this.#roomWaiters.push(task)
+    this.#lookForRoom()
   }
 
   #lookForRoom(): void {
@@ -191,18 +204,17 @@ export class LifecycleManager {
   /** Tries those that wait longest, in their order; who is refused again stays in front. */
   async #tryRoom(): Promise<void> {
     const trying = this.#roomWaiters.splice(0, this.#context.storage.limits.enqueue)
-    const refused: RoomWaiter[] = []
-    await Promise.all(
-      trying.map(async (waiter) => {
-        try {
-          const outcome = await this.#submits.add(waiter.task)
-          if (typeof outcome === 'object' && outcome.code === 'QUEUE_FULL') refused.push(waiter)
-          else waiter.resolve(outcome)
-        } catch (error) {
-          waiter.reject(error)
-        }
-      }),
-    )
+    const refused: Submission[] = []
+    const tries = trying.map(async (task) => {
+      try {
+        const outcome = await this.#submits.add(task)
+        if (typeof outcome === 'object' && outcome.code === 'QUEUE_FULL') refused.push(task)
+        else this.#answered(outcome, task)
+      } catch (error) {
+        this.#failed(error, task)
+      }
+    })
+    await Promise.all(tries)
     this.#roomWaiters.unshift(...refused)
     this.#roomPause =
       refused.length < trying.length ? ROOM_FIRST : Math.min(ROOM_LONGEST, this.#roomPause * 2)
@@ -296,14 +308,14 @@ export class LifecycleManager {
     switch (ending.outcome) {
       case 'success':
         stats.completed++
-        this.#settleFuture(execution, ending, 'success')
+        this.#settleFuture(execution, ending)
         if (events.hears('task.completed')) {
           events.emit('task.completed', { id, name, result: ending.value, duration: ending.duration ?? 0 })
         }
         break
       case 'failed':
         stats.failed++
-        this.#settleFuture(execution, ending, 'failed')
+        this.#settleFuture(execution, ending)
         if (events.hears('task.failed')) {
           const error = new StoredError(ending.value as Failure)
           events.emit('task.failed', { id, name, error, attempts: execution.attempt })
@@ -320,17 +332,21 @@ export class LifecycleManager {
     }
   }
 
-  #settleFuture(execution: Execution, ending: Ending, state: 'success' | 'failed'): void {
+  #settleFuture(execution: Execution, ending: Extract<Ending, { outcome: 'success' | 'failed' }>): void {
     const { futures } = this.#context
-    if (!futures.has(ending.id)) return
-    futures.settle(ending.id, () => ({
-      id: ending.id,
-      state,
+    const { id, outcome, duration } = ending
+    const future = futures.find(id)
+    if (future === undefined) return
+    const isSuccess = outcome === 'success'
+    futures.settle(future, {
+      id,
+      state: outcome,
       attempts: execution.attempt,
-      duration: ending.duration,
-      ...(ending.outcome === 'success' ? { result: ending.result, resultCodec: ending.codec } : {}),
-      ...(ending.outcome === 'failed' ? { error: ending.error } : {}),
-    }))
+      duration,
+      result: isSuccess ? ending.result : undefined,
+      resultCodec: isSuccess ? ending.codec : undefined,
+      error: isSuccess ? undefined : ending.error,
+    })
   }
 
   #fail(execution: Execution, error: unknown, duration: number, session: Session): void {
@@ -373,7 +389,7 @@ function withTaskId(error: unknown, taskId: string): unknown {
   return new StorageUnavailableError(code, message, { retryable, uncertain, taskId, cause: error })
 }
 
-function refusalError(code: NeoTaskError['code'], message: string, taskId: string): NeoTaskError {
+function refusalError({ code, message }: Refusal, taskId: string): NeoTaskError {
   if (code === 'QUEUE_FULL') return new QueueFullError(code, message, { taskId, retryable: true })
   if (code === 'PAYLOAD_TOO_LARGE') return new PayloadError(code, message, { taskId })
   if (code === 'OPTION_INVALID') return new ValidationError(code, message, { taskId })

@@ -2,7 +2,7 @@
  * The task pool: submit a task, wait for its result. Everything else here is a question about tasks or a word to
  * the queue; the work is done by the parts below, one for each box of the design.
  */
-import { checkKeys, checkObject, checkPriority } from './checks.js'
+import { checkKeys, checkObject, checkPriority, checkText } from './checks.js'
 import type { Clock } from './clock.js'
 import { encodePayload } from './codec.js'
 import { Consumer } from './consumer.js'
@@ -12,9 +12,9 @@ import { parseDuration, type Duration } from './duration.js'
 import { NeoTaskError, optionError } from './errors.js'
 import { EventBus, type EventsOptions, type StreamedEvent } from './event-bus.js'
 import { explainTask, type Explanation } from './explain.js'
-import { endError, FutureManager, resultOf } from './future-manager.js'
+import { endError, FutureManager, resultOf, type WaitOptions } from './future-manager.js'
 import { EXECUTOR, Kinds } from './kinds.js'
-import { LifecycleManager } from './lifecycle-manager.js'
+import { LifecycleManager, type Submission } from './lifecycle-manager.js'
 import { PoolLocks } from './locks.js'
 import { listNodes, type NodeStatus } from './node-registry.js'
 import { openStorage } from './open-storage.js'
@@ -156,17 +156,16 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
    */
   submit<Input, R>(task: TaskDefinition<Input, R>, data: Input, options?: SubmitOptions): Promise<TaskId<R>>
   submit(data: Data, options?: SubmitOptions): Promise<TaskId<Result>>
-  async submit(first: unknown, second?: unknown, third?: SubmitOptions): Promise<TaskId<never>> {
-    const { kind, data, options } = readSubmit(first, second, third)
-    const { lifecycle } = this.#parts ?? (await this.#open())
-    this.#refuseClosed()
-    const resolved = resolveSubmit(options, this.#kinds.get(kind?.name ?? EXECUTOR).retry)
-    const stored = await this.#parse(kind, data)
-    const task = lifecycle.create(kind?.name ?? EXECUTOR, stored, resolved)
-    const isNew = lifecycle.submit(task, stored)
-    this.#consume()
-    await isNew
-    return task.id
+  submit(first: unknown, second?: unknown, third?: SubmitOptions): Promise<TaskId<never>> {
+    return new Promise((resolve, reject) => {
+      const answer: Submission['answer'] = ({ id }, _isNew, error) => {
+        if (error === undefined) resolve(id)
+        else reject(error)
+      }
+      const task = this.#ready(first, second, third, answer, false)
+      if (task instanceof Promise) task.then((made) => this.#send(made)).catch(reject)
+      else this.#send(task)
+    })
   }
 
   /**
@@ -207,45 +206,32 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   submitSync<Input, R>(task: TaskDefinition<Input, R>, data: Input, options?: SubmitOptions): TaskId<R>
   submitSync(data: Data, options?: SubmitOptions): TaskId<Result>
   submitSync(first: unknown, second?: unknown, third?: SubmitOptions): TaskId<never> {
-    const { kind, data, options } = readSubmit(first, second, third)
     this.#refuseClosed()
-    if (this.#parts === undefined)
+    if (this.#parts === undefined) {
       throw new NeoTaskError('ILLEGAL_STATE', 'submitSync: await pool.start() first')
-    const { lifecycle } = this.#parts
-    const resolved = resolveSubmit(options, this.#kinds.get(kind?.name ?? EXECUTOR).retry)
-    const stored = kind === undefined ? data : kind.parse(data as never)
-    if (stored instanceof Promise) {
-      throw optionError('submitSync', 'a task whose schema validates synchronously', kind?.name)
     }
-    const task = lifecycle.create(kind?.name ?? EXECUTOR, stored, resolved)
-    lifecycle.submitSync(task, stored)
+    const task = this.#create(this.#parts, first, second, third, () => {}, false)
+    if (task instanceof Promise) {
+      throw optionError(
+        'submitSync',
+        'a task whose schema validates synchronously',
+        (first as TaskDefinition).name,
+      )
+    }
+    this.#parts.lifecycle.submitSync(task)
     return task.id
   }
 
   /** Stores a task and waits for its result. Rejects as `submit` and `waitForResult` do. */
   run<Input, R>(task: TaskDefinition<Input, R>, data: Input, options?: SubmitOptions): Promise<R>
   run(data: Data, options?: SubmitOptions): Promise<Result>
-  async run(first: unknown, second?: unknown, third?: SubmitOptions): Promise<unknown> {
-    const { kind, data, options } = readSubmit(first, second, third)
-    const { lifecycle, futures } = this.#parts ?? (await this.#open())
-    this.#refuseClosed()
-    const resolved = resolveSubmit(options, this.#kinds.get(kind?.name ?? EXECUTOR).retry)
-    const stored = await this.#parse(kind, data)
-    const task = lifecycle.create(kind?.name ?? EXECUTOR, stored, resolved, futures.watcher)
-    // Waited for before it exists, so that no end can be missed.
-    const result = futures.expect(task.id)
-    const submitted = lifecycle.submit(task, stored)
-    this.#consume()
+  run(first: unknown, second?: unknown, third?: SubmitOptions): Promise<unknown> {
     try {
-      const isNew = await submitted
-      futures.stored(task.id)
-      // It may have ended before anybody waited: another task with this id, or one whose parent had failed.
-      if (!isNew || resolved.after !== undefined) futures.check(task.id)
+      const task = this.#ready(first, second, third, this.#answerRun, true)
+      return task instanceof Promise ? task.then((made) => this.#sendAndWait(made)) : this.#sendAndWait(task)
     } catch (error) {
-      futures.forget(task.id)
-      throw error
+      return Promise.reject(error)
     }
-    return await result
   }
 
   // ---------------------------------------------------------------------------------------------------- wait
@@ -259,23 +245,29 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
    *
    * @param options.timeout the longest to wait; the task goes on. Default: none
    */
-  async waitForResult<R = Result>(
+  waitForResult<R = Result>(
     id: TaskId<R>,
-    options: { timeout?: Duration; signal?: AbortSignal } = {},
+    options?: { timeout?: Duration; signal?: AbortSignal },
   ): Promise<R> {
-    checkKeys(options, ['timeout', 'signal'], 'waitForResult.')
-    if (typeof id !== 'string' || id === '') throw optionError('waitForResult(id)', 'a task id', id)
-    const { timeout, signal } = options
-    const ms = timeout === undefined ? undefined : parseDuration(timeout, 'timeout')
-    const { futures } = this.#parts ?? (await this.#open())
-    this.#refuseClosed()
-    return (await futures.wait(id, { timeout: ms, signal })) as R
+    try {
+      checkText(id, 'waitForResult(id)', 256)
+      this.#refuseClosed()
+      const bounds = options === undefined ? undefined : resolveWait(options)
+      const parts = this.#parts
+      const result =
+        parts === undefined
+          ? this.#open().then(({ futures }) => futures.wait(id, bounds))
+          : parts.futures.wait(id, bounds)
+      return result as Promise<R>
+    } catch (error) {
+      return Promise.reject(error)
+    }
   }
 
   /** The results of several tasks, in order; rejects with the first failure. */
   async waitAll<R = Result>(
     ids: readonly TaskId<R>[],
-    options: { timeout?: Duration; signal?: AbortSignal } = {},
+    options?: { timeout?: Duration; signal?: AbortSignal },
   ): Promise<R[]> {
     if (!Array.isArray(ids)) throw optionError('waitAll(ids)', 'an array of task ids', ids)
     return await Promise.all(ids.map((id) => this.waitForResult<R>(id as TaskId<R>, options)))
@@ -511,6 +503,80 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
 
   // ----------------------------------------------------------------------------------------------- inside
 
+  /** The task that a call of `submit` describes, at once where nothing has to be awaited. Throws what is wrong with it. */
+  #ready(
+    first: unknown,
+    second: unknown,
+    third: SubmitOptions | undefined,
+    answer: Submission['answer'],
+    watch: boolean,
+  ): Submission | Promise<Submission> {
+    this.#refuseClosed()
+    const parts = this.#parts
+    if (parts !== undefined) return this.#create(parts, first, second, third, answer, watch)
+    return this.#open().then((opened) => this.#create(opened, first, second, third, answer, watch))
+  }
+
+  #create(
+    { lifecycle, futures }: Parts,
+    first: unknown,
+    second: unknown,
+    third: SubmitOptions | undefined,
+    answer: Submission['answer'],
+    watch: boolean,
+  ): Submission | Promise<Submission> {
+    this.#refuseClosed()
+    const watcher = watch ? futures.watcher : undefined
+    if (!(first instanceof TaskDefinition)) {
+      const resolved = resolveSubmit(second as SubmitOptions | undefined, this.#kinds.get(EXECUTOR).retry)
+      return lifecycle.create(EXECUTOR, first, resolved, watcher, answer)
+    }
+    const kind = first as TaskDefinition
+    const resolved = resolveSubmit(third, this.#kinds.get(kind.name).retry)
+    const data = kind.parse(second as never)
+    if (!(data instanceof Promise)) return lifecycle.create(kind.name, data, resolved, watcher, answer)
+    return data.then((parsed: unknown) => lifecycle.create(kind.name, parsed, resolved, watcher, answer))
+  }
+
+  #send(task: Submission): void {
+    // It was open when the call was made; a schema may have taken its time since.
+    this.#refuseClosed()
+    this.#parts?.lifecycle.submit(task)
+    this.#consume()
+  }
+
+  #sendAndWait(task: Submission): Promise<unknown> {
+    // Waited for before it exists, so that no end can be missed.
+    const future = (this.#parts as Parts).futures.expect(task.id)
+    if (future === undefined) return this.#sendThenWait(task)
+    task.future = future
+    this.#send(task)
+    return future.promise
+  }
+
+  /** Somebody waits for this id already, and must not hear of this call if it fails. */
+  #sendThenWait(task: Submission): Promise<unknown> {
+    return new Promise((resolve, reject) => {
+      const answer: Submission['answer'] = ({ id }, _isNew, error) => {
+        if (error === undefined) this.waitForResult(id).then(resolve, reject)
+        else reject(error)
+      }
+      this.#send({ ...task, answer })
+    })
+  }
+
+  // One function for all runs: there may be hundreds of thousands at once.
+  readonly #answerRun: Submission['answer'] = (task, isNew, error) => {
+    const { futures } = this.#parts as Parts
+    if (error !== undefined) {
+      futures.fail(task.id, error)
+      return
+    }
+    if (task.future !== undefined) task.future.seen = true
+    // It may have ended before anybody waited: another task with this id, or one whose parent had failed.
+    if (!isNew || task.after !== undefined) futures.check(task.id)
+  }
+
   #open(): Promise<Parts> {
     this.#refuseClosed()
     this.#opening ??= this.#createParts().catch((error: unknown) => {
@@ -612,10 +678,6 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
       throw new NeoTaskError('POOL_CLOSED', 'the pool is closed')
   }
 
-  #parse(kind: TaskDefinition | undefined, data: unknown): unknown {
-    return kind === undefined ? data : kind.parse(data as never)
-  }
-
   async #call<T>(what: string, call: (storage: Storage) => Promise<T>): Promise<T> {
     const { storage } = this.#parts ?? (await this.#open())
     if (this.#state === 'closed') this.#refuseClosed()
@@ -667,13 +729,10 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   }
 }
 
-function readSubmit(
-  first: unknown,
-  second: unknown,
-  third: SubmitOptions | undefined,
-): { kind: TaskDefinition | undefined; data: unknown; options: SubmitOptions | undefined } {
-  if (first instanceof TaskDefinition) return { kind: first as TaskDefinition, data: second, options: third }
-  return { kind: undefined, data: first, options: second as SubmitOptions | undefined }
+function resolveWait(options: { timeout?: Duration; signal?: AbortSignal }): WaitOptions {
+  checkKeys(options, ['timeout', 'signal'], 'waitForResult.')
+  const { timeout, signal } = options
+  return { timeout: timeout === undefined ? undefined : parseDuration(timeout, 'timeout'), signal }
 }
 
 function isIterable(value: unknown): boolean {

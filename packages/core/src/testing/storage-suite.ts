@@ -17,6 +17,7 @@ import { groupRules } from './suite-groups.js'
 import { isolationRules } from './suite-isolation.js'
 import { noticeRules } from './suite-notices.js'
 import { operationRules } from './suite-operations.js'
+import { orderRules } from './suite-order.js'
 import { placeRules } from './suite-places.js'
 import { queueRules } from './suite-queue.js'
 import { reclaimRules } from './suite-reclaim.js'
@@ -61,6 +62,7 @@ export function storageSuite(options: StorageSuiteOptions): void {
     })
   }
   placeRules(rule)
+  orderRules(rule)
   operationRules(rule)
   queueRules(rule)
   enqueueRules(rule)

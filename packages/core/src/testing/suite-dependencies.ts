@@ -218,7 +218,7 @@ function edgeRules(rule: Rule): void {
     await hand.claim(1)
     await hand.settle('a', 'retry', { in: 0 })
     await bench.stands('child', 'blocked')
-    await bench.advance(1)
+    await bench.advance(5)
     await end(bench, 'a', 'success')
     await bench.stands('child', 'pending')
   })

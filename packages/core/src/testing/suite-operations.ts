@@ -149,7 +149,7 @@ function conditionRules(rule: Rule): void {
     await bench.operate('revoke', 'task')
     await hand.claim(1)
     await hand.settle('task', 'retry', { in: 0 })
-    await bench.advance(1)
+    await bench.advance(5)
     await hand.claim(1)
     await hand.settle('task', 'failed')
     const failed = await bench.get('task')

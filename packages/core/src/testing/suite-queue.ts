@@ -298,7 +298,7 @@ export function queueRules(rule: Rule): void {
       await hand.claim(1)
       const fingerprint = id < 't0003' ? 'often' : id < 't0005' ? 'twice' : 'once'
       await hand.settle(id, 'failed', { fingerprint, error: `error of ${id}` })
-      await bench.advance(1)
+      await bench.advance(5)
     }
     const groups = await bench.storage.queue.errors(bench.ref, { limit: 10 })
     assert.deepEqual(

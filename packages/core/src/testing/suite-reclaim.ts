@@ -99,7 +99,7 @@ export function reclaimRules(rule: Rule): void {
     const hand = await bench.hand()
     await hand.claim(1)
     await hand.settle('task', 'retry', { in: 0 })
-    await bench.advance(1)
+    await bench.advance(5)
     assert.equal((await hand.claim(1))[0]?.probation, false)
   })
 

@@ -257,7 +257,7 @@ function outcomeRules(rule: Rule): void {
     const hand = await bench.hand()
     const late = [ending(hand.mark(id), 'retry', { in: 0 })]
     await hand.work({ settlements: late })
-    await bench.advance(1)
+    await bench.advance(5)
     await hand.claim(1)
     await hand.work({ settlements: late })
     await bench.stands(id, 'running')

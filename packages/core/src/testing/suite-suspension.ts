@@ -99,7 +99,7 @@ export function suspensionRules(rule: Rule): void {
       await bench.drain()
       await bench.stands(id, 'running')
       await hand.settle(id, 'retry', { in: 0 })
-      await bench.advance(1)
+      await bench.advance(5)
       assert.equal((await hand.claim(1))[0]?.timedOut ?? false, false)
     },
   )

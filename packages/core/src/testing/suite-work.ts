@@ -86,7 +86,7 @@ function markRules(rule: Rule): void {
     const hand = await bench.hand()
     await hand.work({ reports: [{ ...hand.mark(id), checkpoint: 'half way' }] })
     await hand.settle(id, 'retry', { in: 0 })
-    await bench.advance(1)
+    await bench.advance(5)
     const [claimed] = await hand.claim(1)
     assert.equal(claimed?.checkpoint, 'half way')
   })
