@@ -513,10 +513,17 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
 
   #open(): Promise<Parts> {
     this.#refuseClosed()
-    this.#opening ??= this.#createParts().catch((error: unknown) => {
-      this.#opening = undefined
-      throw error
-    })
+    if (this.#opening === undefined) {
+      this.#opening = this.#createParts().catch((error: unknown) => {
+        this.#opening = undefined
+        throw error
+      })
+      // Before those who wait for it go on, and not earlier: a newer call must not overtake them.
+      this.#opening.then(
+        (parts) => (this.#parts = parts),
+        () => {},
+      )
+    }
     return this.#opening
   }
 
@@ -535,9 +542,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
       events: this.#events,
       stats: this.#stats,
     })
-    this.#parts = { storage, futures, lifecycle }
     if (this.#state === 'new') this.#state = 'open'
-    return this.#parts
+    return { storage, futures, lifecycle }
   }
 
   async #start(): Promise<void> {
