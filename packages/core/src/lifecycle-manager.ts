@@ -70,6 +70,7 @@ export class LifecycleManager {
   #roomWaiters: RoomWaiter[] = []
   #roomPause = ROOM_FIRST
   #lookingForRoom = false
+  #closed = false
 
   constructor(context: LifecycleContext) {
     this.#context = context
@@ -120,13 +121,9 @@ export class LifecycleManager {
     let outcome: EnqueueOutcome
     try {
       outcome = await (wait && this.#roomWaiters.length > 0 ? this.#whenRoom(task) : this.#submits.add(task))
+      if (wait && isFull(outcome)) outcome = await this.#whenRoom(task)
     } catch (error) {
       throw withTaskId(error, task.id)
-    }
-    if (outcome === 'accepted') return this.#created(task, data)
-    if (typeof outcome === 'object') {
-      if (outcome.code === 'QUEUE_FULL' && wait) return this.#tell(task, data, await this.#whenRoom(task))
-      throw refusalError(outcome.code, outcome.message, task.id)
     }
     return this.#tell(task, data, outcome)
   }
@@ -157,9 +154,8 @@ export class LifecycleManager {
 
   /** Refuses whoever waits for room. */
   close(): void {
-    for (const waiter of this.#roomWaiters.splice(0)) {
-      waiter.reject(new NeoTaskError('POOL_CLOSED', 'the pool was closed while this submit waited for room'))
-    }
+    this.#closed = true
+    for (const waiter of this.#roomWaiters.splice(0)) waiter.reject(closedError(waiter.task.id))
   }
 
   #tell(task: NewTask, data: unknown, outcome: EnqueueOutcome): boolean {
@@ -176,6 +172,7 @@ export class LifecycleManager {
   }
 
   #whenRoom(task: NewTask): Promise<EnqueueOutcome> {
+    if (this.#closed) return Promise.reject(closedError(task.id))
     return new Promise((resolve, reject) => {
       this.#roomWaiters.push({ task, resolve, reject })
       this.#lookForRoom()
@@ -196,8 +193,9 @@ export class LifecycleManager {
       trying.map(async (waiter) => {
         try {
           const outcome = await this.#submits.add(waiter.task)
-          if (typeof outcome === 'object' && outcome.code === 'QUEUE_FULL') refused.push(waiter)
-          else waiter.resolve(outcome)
+          if (!isFull(outcome)) waiter.resolve(outcome)
+          else if (this.#closed) waiter.reject(closedError(waiter.task.id))
+          else refused.push(waiter)
         } catch (error) {
           waiter.reject(error)
         }
@@ -364,6 +362,14 @@ export class LifecycleManager {
     this.#context.stats.ran(duration, now)
     return duration
   }
+}
+
+function isFull(outcome: EnqueueOutcome): boolean {
+  return typeof outcome === 'object' && outcome.code === 'QUEUE_FULL'
+}
+
+function closedError(taskId: string): NeoTaskError {
+  return new NeoTaskError('POOL_CLOSED', 'the pool was closed while this submit waited for room', { taskId })
 }
 
 /** The items of a batch share their error; each caller needs the id, to repeat a submit that may have been stored. */
