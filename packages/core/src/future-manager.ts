@@ -48,6 +48,8 @@ interface Future {
   readonly reject: (error: Error) => void
   /** Calls that wait; when the last one has given up, nobody asks any more. */
   waiting: number
+  /** Submissions of the task that are under way: until they end, the storage need not know it. */
+  expected: number
   /** Whether the storage knows the task: if it does not later, the task was removed. */
   seen: boolean
   /** Monotonic ms of the last look. */
@@ -104,19 +106,24 @@ export class FutureManager {
   expect(id: string): Promise<unknown> {
     const future = this.#futures.get(id) ?? this.#create(id)
     future.waiting++
+    future.expected++
     return future.promise
   }
 
   /** An expected task is stored. */
   stored(id: string): void {
     const future = this.#futures.get(id)
-    if (future !== undefined) future.seen = true
+    if (future === undefined) return
+    future.expected--
+    future.seen = true
   }
 
   /** The submission of an expected task failed: that call does not wait for it any more. */
   forget(id: string): void {
     const future = this.#futures.get(id)
-    if (future !== undefined) this.#leave(id, future)
+    if (future === undefined) return
+    future.expected--
+    this.#leave(id, future)
   }
 
   /** Looks once whether the task is final: it may have been before it was expected. */
@@ -168,7 +175,7 @@ export class FutureManager {
     // Whoever waits handles the rejection; a caller that has gone away must not end the process.
     promise.catch(() => {})
     const looked = this.#context.clock.monotonic()
-    const future: Future = { promise, resolve, reject, waiting: 0, seen: false, looked }
+    const future: Future = { promise, resolve, reject, waiting: 0, expected: 0, seen: false, looked }
     this.#futures.set(id, future)
     this.#subscribing ??= this.#subscribe()
     this.#arm()
@@ -198,12 +205,13 @@ export class FutureManager {
 
   async #look(id: string, future: Future): Promise<void> {
     future.looked = this.#context.clock.monotonic()
+    const early = future.expected > 0
     let outcome: WatchOutcome
     try {
       outcome = await this.#looks.add(id)
     } catch (error) {
       // A first look that fails is the caller's to know; a later one is repeated by the poll.
-      if (!future.seen && this.#futures.get(id) === future) {
+      if (!future.seen && !early && this.#futures.get(id) === future) {
         this.#drop(id)
         future.reject(error as Error)
       }
@@ -212,7 +220,7 @@ export class FutureManager {
     if (this.#futures.get(id) !== future) return
     if (outcome === 'open') future.seen = true
     else if (typeof outcome === 'object') this.#finish(id, future, outcome)
-    else {
+    else if (!early) {
       this.#drop(id)
       future.reject(missingError(id, outcome, future.seen))
     }
@@ -286,6 +294,9 @@ export class FutureManager {
         for (const [id, future] of this.#futures) {
           if (future.looked > before) continue
           if (++looks > POLLED) break
+          // To the end, so that those beyond the bound have their turn next time.
+          this.#futures.delete(id)
+          this.#futures.set(id, future)
           void this.#look(id, future)
         }
       },
