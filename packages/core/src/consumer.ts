@@ -61,7 +61,10 @@ export class Consumer {
   readonly #reporting = new Set<Execution>()
   #reportTimer: Timer | undefined
   #reportsDue = false
+  /** Not sent yet. */
   #checkpoints: Checkpoint[] = []
+  /** Not answered yet. */
+  readonly #saving = new Set<Checkpoint>()
   #stopped: Stopped | undefined
   /** Storage trouble is told once, until a call succeeds again. */
   #inTrouble = false
@@ -110,6 +113,7 @@ export class Consumer {
       run: (task, marked) => this.#workers.run(task, this.#session.id, marked),
       release: (task) => lifecycle.release(task, this.#session),
       poke: () => this.#session.poke(),
+      mark: () => this.#session.force(),
     })
 
     this.#session = new Session(
@@ -161,12 +165,11 @@ export class Consumer {
           this.#inTrouble = false
           lifecycle.settled(settlement, accepted)
         },
-        fenced: () => this.#workers.abortAll('lease-lost'),
+        fenced: () => this.#loseAll(),
         unfenced: () => this.#scheduler.unfenced(),
         lost: () => {
           this.#scheduler.clear()
-          this.#workers.abortAll('lease-lost')
-          this.#loseCheckpoints()
+          this.#loseAll()
         },
         holding: (session) => {
           const ids = this.#scheduler.holding()
@@ -307,9 +310,11 @@ export class Consumer {
   }
 
   #checkpoint(execution: Execution, state: Encoded): Promise<void> {
-    if (execution.ended) return Promise.reject(lostError(execution))
+    if (execution.ended || execution.aborted === 'lease-lost') return Promise.reject(lostError(execution))
     return new Promise((resolve, reject) => {
-      this.#checkpoints.push({ execution, state, resolve, reject })
+      const saved = { execution, state, resolve, reject }
+      this.#checkpoints.push(saved)
+      this.#saving.add(saved)
       this.#session.poke()
     })
   }
@@ -318,10 +323,10 @@ export class Consumer {
     if (!this.#reportsDue && this.#checkpoints.length === 0) return NO_REPORTS
     const session = this.#session.id
     const reports: PendingReport[] = []
+    // What belongs to an older session was lost with it.
     for (const saved of this.#checkpoints.splice(0)) {
       const { id, token } = saved.execution
-      if (saved.execution.session === session) reports.push({ id, token, checkpoint: saved.state, saved })
-      else saved.reject(lostError(saved.execution))
+      reports.push({ id, token, checkpoint: saved.state, saved })
     }
     if (!this.#reportsDue) return reports
     this.#reportsDue = false
@@ -338,13 +343,22 @@ export class Consumer {
   #reported(reports: readonly PendingReport[], stale: ReadonlySet<number>): void {
     reports.forEach(({ saved }, index) => {
       if (saved === undefined) return
+      this.#saving.delete(saved)
       if (stale.has(index)) saved.reject(lostError(saved.execution))
       else saved.resolve()
     })
   }
 
+  /** What runs may belong to others now. */
+  #loseAll(): void {
+    this.#workers.abortAll('lease-lost')
+    this.#loseCheckpoints()
+  }
+
   #loseCheckpoints(): void {
-    for (const saved of this.#checkpoints.splice(0)) saved.reject(lostError(saved.execution))
+    this.#checkpoints = []
+    for (const saved of this.#saving) saved.reject(lostError(saved.execution))
+    this.#saving.clear()
   }
 }
 

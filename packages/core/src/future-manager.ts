@@ -51,6 +51,8 @@ export interface Future {
   readonly reject: (error: unknown) => void
   /** Calls that wait; when the last one has given up, nobody asks any more. */
   waiting: number
+  /** Submissions of the task that are under way: until they end, the storage need not know it. */
+  expected: number
   /** Whether the storage knows the task: if it does not later, the task was removed. */
   seen: boolean
   /** Monotonic ms of the last look. */
@@ -118,7 +120,14 @@ export class FutureManager {
     if (this.#futures.has(id)) return undefined
     const future = this.#create(id)
     future.waiting++
+    future.expected++
     return future
+  }
+
+  /** An expected task is stored. */
+  stored(future: Future): void {
+    future.expected--
+    future.seen = true
   }
 
   /** The submission of an expected task failed. */
@@ -172,7 +181,7 @@ export class FutureManager {
     const promise = new Promise<unknown>(capture)
     const { resolve, reject } = captured
     const looked = this.#context.clock.monotonic()
-    const future: Future = { promise, resolve, reject, waiting: 0, seen: false, looked }
+    const future: Future = { promise, resolve, reject, waiting: 0, expected: 0, seen: false, looked }
     this.#futures.set(id, future)
     this.#subscribing ??= this.#subscribe()
     this.#arm()
@@ -202,12 +211,13 @@ export class FutureManager {
 
   async #look(id: string, future: Future): Promise<void> {
     future.looked = this.#context.clock.monotonic()
+    const early = future.expected > 0
     let outcome: WatchOutcome
     try {
       outcome = await this.#looks.add(id)
     } catch (error) {
       // A first look that fails is the caller's to know; a later one is repeated by the poll.
-      if (!future.seen && this.#futures.get(id) === future) {
+      if (!future.seen && !early && this.#futures.get(id) === future) {
         this.#drop(id)
         future.reject(error)
       }
@@ -216,7 +226,7 @@ export class FutureManager {
     if (this.#futures.get(id) !== future) return
     if (outcome === 'open') future.seen = true
     else if (typeof outcome === 'object') this.#finish(id, future, outcome)
-    else {
+    else if (!early) {
       this.#drop(id)
       future.reject(missingError(id, outcome, future.seen))
     }
@@ -290,6 +300,9 @@ export class FutureManager {
         for (const [id, future] of this.#futures) {
           if (future.looked > before) continue
           if (++looks > POLLED) break
+          // To the end, so that those beyond the bound have their turn next time.
+          this.#futures.delete(id)
+          this.#futures.set(id, future)
           void this.#look(id, future)
         }
       },

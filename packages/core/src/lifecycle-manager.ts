@@ -74,6 +74,7 @@ export class LifecycleManager {
   #roomWaiters: Submission[] = []
   #roomPause = ROOM_FIRST
   #lookingForRoom = false
+  #closed = false
 
   constructor(context: LifecycleContext) {
     this.#context = context
@@ -160,17 +161,14 @@ export class LifecycleManager {
 
   /** Refuses whoever waits for room. */
   close(): void {
-    for (const task of this.#roomWaiters.splice(0)) {
-      const error = new NeoTaskError('POOL_CLOSED', 'the pool was closed while this submit waited for room')
-      task.answer(task, false, error)
-    }
+    this.#closed = true
+    for (const task of this.#roomWaiters.splice(0)) task.answer(task, false, closedError(task.id))
   }
 
   // One function for all submits: there may be hundreds of thousands at once.
   readonly #answered = (outcome: EnqueueOutcome, task: Submission): void => {
     if (typeof outcome !== 'object') task.answer(task, this.#tell(task, outcome), undefined)
-    else if (outcome.code === 'QUEUE_FULL' && this.#context.options.overflow === 'wait')
-      this.#waitForRoom(task)
+    else if (isFull(outcome) && this.#context.options.overflow === 'wait') this.#waitForRoom(task)
     else task.answer(task, false, refusalError(outcome, task.id))
   }
 
@@ -191,6 +189,10 @@ export class LifecycleManager {
   }
 
   #waitForRoom(task: Submission): void {
+    if (this.#closed) {
+      task.answer(task, false, closedError(task.id))
+      return
+    }
     this.#roomWaiters.push(task)
     this.#lookForRoom()
   }
@@ -208,8 +210,9 @@ export class LifecycleManager {
     const tries = trying.map(async (task) => {
       try {
         const outcome = await this.#submits.add(task)
-        if (typeof outcome === 'object' && outcome.code === 'QUEUE_FULL') refused.push(task)
-        else this.#answered(outcome, task)
+        if (!isFull(outcome)) this.#answered(outcome, task)
+        else if (this.#closed) task.answer(task, false, closedError(task.id))
+        else refused.push(task)
       } catch (error) {
         this.#failed(error, task)
       }
@@ -380,6 +383,14 @@ export class LifecycleManager {
     this.#context.stats.ran(duration, now)
     return duration
   }
+}
+
+function isFull(outcome: EnqueueOutcome): boolean {
+  return typeof outcome === 'object' && outcome.code === 'QUEUE_FULL'
+}
+
+function closedError(taskId: string): NeoTaskError {
+  return new NeoTaskError('POOL_CLOSED', 'the pool was closed while this submit waited for room', { taskId })
 }
 
 /** The items of a batch share their error; each caller needs the id, to repeat a submit that may have been stored. */

@@ -27,8 +27,10 @@ export interface QueueSchedulerHost {
   run(task: Claimed, marked: boolean): void
   /** Gives a task back to its old place. */
   release(task: Claimed): void
-  /** There is demand, or something to write. */
+  /** There is demand. */
   poke(): void
+  /** A task waits for its start mark. */
+  mark(): void
 }
 
 /** Handlers are started for this long, in ms, before the event loop gets its turn. */
@@ -261,7 +263,7 @@ export class QueueScheduler {
       return
     }
     this.#awaiting.set(task.id, task)
-    this.#host.poke()
+    this.#host.mark()
   }
 
   /**

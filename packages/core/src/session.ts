@@ -115,13 +115,18 @@ export class Session {
   #pause = 0
   /** A failed call is about to be repeated. */
   #repeating = false
-  #nextDueIn: number | undefined
+  /** Monotonic ms of the last answer, and of the time at which the next task is due by it. */
+  #answeredAt = 0
+  #dueAt = Infinity
+  /** The most urgent priority that was told while a call was out, which may not know of it. */
+  #overtook = Infinity
   #fenced = false
   #fence: Timer | undefined
   #sentMonotonic = 0
   #sentWall = 0
   #mismatches = 0
   #unsubscribe: (() => Promise<void>)[] = []
+  #listening = false
   #flushed: (() => void)[] = []
 
   constructor(
@@ -183,7 +188,7 @@ export class Session {
     this.#schedule()
   }
 
-  /** There is something to say or to ask for. */
+  /** There may be something to ask for, or a report to send. */
   poke(): void {
     this.#poked = true
     this.#schedule()
@@ -255,12 +260,14 @@ export class Session {
     const monotonic = this.#clock.monotonic()
     const wall = this.#clock.now()
     const wakes = this.#wakes
+    this.#overtook = Infinity
+    let reply: WorkReply | undefined
     try {
-      const reply = await this.#deadline(this.#storage.session.work(request), 'work')
+      reply = await this.#deadline(this.#storage.session.work(request), 'work')
       await this.#read(request, reply, { monotonic, wall, woken: wakes !== this.#wakes })
       this.#pause = 0
     } catch (error) {
-      this.#unanswered = [...request.reports]
+      if (reply === undefined) this.#unanswered.unshift(...request.reports)
       this.#retryAfter(error)
       return
     } finally {
@@ -277,9 +284,6 @@ export class Session {
 
   /** The next request, or nothing when there is nothing to say. */
   #compose(): WorkRequest | undefined {
-    const forced = this.#forced
-    this.#forced = false
-    this.#poked = false
     const first = this.#waiting[0]
     const session = first?.session ?? this.#id
     const settlements: Settlement[] = []
@@ -292,6 +296,9 @@ export class Session {
     }
     if (session !== this.#id) return this.#plainRequest(session, settlements)
 
+    const forced = this.#forced
+    this.#forced = false
+    this.#poked = false
     const demand = this.#quiet || this.#state !== 'open' || this.fenced ? { want: 0 } : this.#host.demand()
     const renew = this.#state === 'open' && this.silence >= this.#beatEvery * 0.9
     const reports = this.#unanswered.splice(0).concat(this.#host.reports())
@@ -320,6 +327,7 @@ export class Session {
     sent: { monotonic: number; wall: number; woken: boolean },
   ): Promise<void> {
     this.#answer(request, reply)
+    this.#host.reported(request.reports, new Set(reply.staleReports))
     if (request.session !== this.#id) return
     if (reply.status === 'gone') {
       await this.#reopen()
@@ -335,19 +343,24 @@ export class Session {
       this.#ackTaken = reply.takenSeq
     }
     if (reply.status === 'ok') this.#host.marked(request.marks)
-    this.#host.reported(request.reports, new Set(reply.staleReports))
     const known = this.#ack
     const fresh = reply.claimed.filter((entry) => entry.token > known)
-    if (reply.token > known) this.#ack = reply.token
+    // Any other reply may know of a claim whose own reply was lost, and does not bring its entries.
+    if (request.want > 0 && reply.token > known) this.#ack = reply.token
     if (this.#fenced) {
       await this.#resume(fresh)
       return
     }
     if (fresh.length > 0) this.#host.claimed(fresh)
     if (reply.status === 'ok') {
-      this.#quiet = (reply.paused || reply.head === undefined) && !sent.woken
-      this.#nextDueIn = reply.nextDueIn
-      this.#host.observed(reply.head, reply.paused)
+      this.#answeredAt = this.#clock.monotonic()
+      this.#dueAt = this.#answeredAt + (reply.nextDueIn ?? Infinity)
+      const isEmpty = reply.paused || reply.head === undefined
+      // Only a claim that came back short is remembered by the storage, which then tells what comes.
+      if (request.want > 0) this.#quiet = isEmpty && reply.claimed.length < request.want && !sent.woken
+      else if (!isEmpty) this.#quiet = false
+      const head = Math.min(reply.head ?? Infinity, this.#overtook)
+      this.#host.observed(head === Infinity ? undefined : head, reply.paused)
       await this.#compareHeld(request, reply)
     }
   }
@@ -396,12 +409,14 @@ export class Session {
   #arm(): void {
     this.#poll?.cancel()
     if (this.#state !== 'open') return
-    const floor = this.#beatEvery
-    const wait = Math.min(floor, this.#nextDueIn ?? floor)
+    // What is due wakes only a node that would take it; one that is full asks when a slot is free.
+    const dueAt = this.#host.demand().want > 0 ? this.#dueAt : Infinity
+    const wakeAt = Math.min(this.#answeredAt + this.#beatEvery, dueAt)
     this.#poll = this.#clock.after(
-      wait,
+      wakeAt - this.#clock.monotonic(),
       () => {
         this.#host.tick()
+        if (this.#unsubscribe.length === 0) void this.#listen()
         this.#force()
       },
       { hold: true },
@@ -415,7 +430,11 @@ export class Session {
     const monotonic = this.#clock.monotonic()
     const wall = this.#clock.now()
     await this.#deadline(this.#storage.session.open(id, this.#options), 'open')
-    await this.#unsubscribeAll()
+    if (this.#state === 'ending' || this.#state === 'ended') {
+      // Nobody would use it, nor end it.
+      await this.#storage.session.end(id, this.#storage.limits.work).catch(() => {})
+      return
+    }
     this.#id = id
     this.#ack = 0
     this.#ackTaken = 0
@@ -424,15 +443,40 @@ export class Session {
     this.#fenced = false
     this.#sentMonotonic = monotonic
     this.#sentWall = wall
+    this.#answeredAt = monotonic
+    this.#dueAt = Infinity
     this.#armFence()
+    const listening = this.#listen()
+    // The calls of a node that works already do not wait for its ears.
+    if (this.#state === 'new') await listening
+  }
+
+  /** Messages only save time: while there are none, the poll finds everything, and tries this again. Never rejects. */
+  async #listen(): Promise<void> {
+    if (this.#listening) return
+    this.#listening = true
+    const id = this.#id
     const { notices } = this.#storage
-    this.#unsubscribe = [
-      await notices.subscribe(wakeChannel(id), () => {
-        this.#wakes++
-        this.#force()
-      }),
-      await notices.subscribe(headChannel(this.#options.serves), (message) => this.#heard(message)),
-    ]
+    const wake = (): void => {
+      this.#wakes++
+      this.#force()
+    }
+    const heard = (message: string): void => this.#heard(message)
+    try {
+      await this.#unsubscribeAll()
+      const ends = [
+        await this.#deadline(notices.subscribe(wakeChannel(id), wake), 'subscribe'),
+        await this.#deadline(notices.subscribe(headChannel(this.#options.serves), heard), 'subscribe'),
+      ]
+      this.#unsubscribe = ends
+    } catch (error) {
+      this.#logger.warn({ err: error, session: id }, 'messages cannot be heard now; the poll goes on')
+    } finally {
+      this.#listening = false
+    }
+    // Another session was opened, or this one ended, meanwhile.
+    if (this.#state === 'ending' || this.#state === 'ended') await this.#unsubscribeAll()
+    else if (id !== this.#id) await this.#listen()
   }
 
   #heard(message: string): void {
@@ -442,6 +486,7 @@ export class Session {
       return
     }
     this.#quiet = false
+    if (this.#calling) this.#overtook = Math.min(this.#overtook, Number(message))
     this.#host.urgent(Number(message))
     if (this.#host.demand().want > 0) this.#schedule()
   }
@@ -449,7 +494,7 @@ export class Session {
   async #unsubscribeAll(): Promise<void> {
     const ends = this.#unsubscribe
     this.#unsubscribe = []
-    for (const end of ends) await end()
+    for (const end of ends) await this.#deadline(end(), 'unsubscribe').catch(() => {})
   }
 
   async #reopen(): Promise<void> {
@@ -457,6 +502,7 @@ export class Session {
     this.#host.lost()
     if (this.#state !== 'open') return
     await this.#openNew()
+    if (!this.open) return
     this.#host.unfenced()
     this.#force()
   }
@@ -477,6 +523,7 @@ export class Session {
     const left = this.#options.ttl * FENCE - this.silence
     this.#fence = this.#clock.after(left, () => {
       if (this.#silenceByAnyClock >= this.#options.ttl * FENCE) this.#raiseFence()
+      else this.#armFence()
     })
   }
 

@@ -38,6 +38,15 @@ describe('waitForResult', () => {
   })
 })
 
+describe('submitBatch', () => {
+  it('keeps its order, also when it is the first call', async () => {
+    const order: number[] = []
+    const pool = poolOf({ concurrency: 1, executor: (n: number) => void order.push(n) })
+    await pool.waitAll(await pool.submitBatch([1, 2, 3].map((data) => ({ data }))))
+    expect(order).toEqual([1, 2, 3])
+  })
+})
+
 describe('definitions', () => {
   it('give the retry of a task what it leaves out', async () => {
     const flaky = defineTask({

@@ -162,9 +162,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
         if (error === undefined) resolve(id)
         else reject(error)
       }
-      const task = this.#ready(first, second, third, answer, false)
-      if (task instanceof Promise) task.then((made) => this.#send(made)).catch(reject)
-      else this.#send(task)
+      const sent = this.#submit(first, second, third, answer, false, this.#send)
+      if (sent instanceof Promise) sent.catch(reject)
     })
   }
 
@@ -227,8 +226,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   run(data: Data, options?: SubmitOptions): Promise<Result>
   run(first: unknown, second?: unknown, third?: SubmitOptions): Promise<unknown> {
     try {
-      const task = this.#ready(first, second, third, this.#answerRun, true)
-      return task instanceof Promise ? task.then((made) => this.#sendAndWait(made)) : this.#sendAndWait(task)
+      return this.#submit(first, second, third, this.#answerRun, true, this.#sendAndWait)
     } catch (error) {
       return Promise.reject(error)
     }
@@ -503,18 +501,30 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
 
   // ----------------------------------------------------------------------------------------------- inside
 
-  /** The task that a call of `submit` describes, at once where nothing has to be awaited. Throws what is wrong with it. */
-  #ready(
+  /**
+   * Makes the task that a call describes and hands it on, at once where nothing has to be awaited. Throws what is
+   * wrong with it.
+   */
+  #submit<T>(
     first: unknown,
     second: unknown,
     third: SubmitOptions | undefined,
     answer: Submission['answer'],
     watch: boolean,
-  ): Submission | Promise<Submission> {
+    send: (task: Submission) => T,
+  ): T | Promise<Awaited<T>> {
     this.#refuseClosed()
     const parts = this.#parts
-    if (parts !== undefined) return this.#create(parts, first, second, third, answer, watch)
-    return this.#open().then((opened) => this.#create(opened, first, second, third, answer, watch))
+    if (parts !== undefined) {
+      const task = this.#create(parts, first, second, third, answer, watch)
+      return task instanceof Promise ? (task.then(send) as Promise<Awaited<T>>) : send(task)
+    }
+    // Sent in the very step in which the pool is open, so that no newer call overtakes.
+    const sent = this.#open().then((opened) => {
+      const task = this.#create(opened, first, second, third, answer, watch)
+      return task instanceof Promise ? task.then(send) : send(task)
+    })
+    return sent as Promise<Awaited<T>>
   }
 
   #create(
@@ -538,14 +548,14 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     return data.then((parsed: unknown) => lifecycle.create(kind.name, parsed, resolved, watcher, answer))
   }
 
-  #send(task: Submission): void {
+  readonly #send = (task: Submission): void => {
     // It was open when the call was made; a schema may have taken its time since.
     this.#refuseClosed()
     this.#parts?.lifecycle.submit(task)
     this.#consume()
   }
 
-  #sendAndWait(task: Submission): Promise<unknown> {
+  readonly #sendAndWait = (task: Submission): Promise<unknown> => {
     // Waited for before it exists, so that no end can be missed.
     const future = (this.#parts as Parts).futures.expect(task.id)
     if (future === undefined) return this.#sendThenWait(task)
@@ -572,17 +582,24 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
       futures.fail(task.id, error)
       return
     }
-    if (task.future !== undefined) task.future.seen = true
+    if (task.future !== undefined) futures.stored(task.future)
     // It may have ended before anybody waited: another task with this id, or one whose parent had failed.
     if (!isNew || task.after !== undefined) futures.check(task.id)
   }
 
   #open(): Promise<Parts> {
     this.#refuseClosed()
-    this.#opening ??= this.#createParts().catch((error: unknown) => {
-      this.#opening = undefined
-      throw error
-    })
+    if (this.#opening === undefined) {
+      this.#opening = this.#createParts().catch((error: unknown) => {
+        this.#opening = undefined
+        throw error
+      })
+      // Before those who wait for it go on, and not earlier: a newer call must not overtake them.
+      this.#opening.then(
+        (parts) => (this.#parts = parts),
+        () => {},
+      )
+    }
     return this.#opening
   }
 
@@ -601,9 +618,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
       events: this.#events,
       stats: this.#stats,
     })
-    this.#parts = { storage, futures, lifecycle }
     if (this.#state === 'new') this.#state = 'open'
-    return this.#parts
+    return { storage, futures, lifecycle }
   }
 
   async #start(): Promise<void> {

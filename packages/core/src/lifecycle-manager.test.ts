@@ -1,0 +1,83 @@
+/** Submits that wait for room in a full queue. */
+import { afterEach, describe, expect, it } from 'vitest'
+import { memoryStorage } from './memory-storage.js'
+import type { Storage } from './storage.js'
+import { TaskPool } from './task-pool.js'
+import { ManualClock } from './testing/manual-clock.js'
+
+const pools: TaskPool<number>[] = []
+afterEach(async () => {
+  await Promise.all(pools.splice(0).map((pool) => pool.close({ timeout: 0 })))
+})
+
+const codeOf = (call: Promise<unknown>): Promise<string> =>
+  call.then(
+    () => 'none',
+    (error: unknown) => (error as { code: string }).code,
+  )
+
+describe('overflow: wait', () => {
+  const setUp = (storage: Storage, clock: ManualClock): TaskPool<number> => {
+    const pool = new TaskPool<number>({ storage, clock, concurrency: 0, maxQueueSize: 1, overflow: 'wait' })
+    pools.push(pool)
+    return pool
+  }
+
+  it('waits for as long as it takes, with the result too', async () => {
+    const clock = new ManualClock()
+    const storage = memoryStorage({ clock })
+    const pool = setUp(storage, clock)
+    const first = await pool.submit(1)
+    const run = codeOf(pool.run(2, { id: 'second' }))
+    await clock.advanceAsync(5000)
+    await pool.cancel(first)
+    await clock.advanceAsync(300)
+    expect(await pool.getStatus('second')).toBe('pending')
+    await pool.cancel('second')
+    await clock.advanceAsync(1100)
+    expect(await run).toBe('TASK_CANCELLED')
+  })
+
+  it('ends when the pool closes, also while the storage is being asked', async () => {
+    const clock = new ManualClock()
+    const storage = memoryStorage({ clock })
+    const pool = setUp(storage, clock)
+    await pool.submit(1)
+    const { enqueue } = storage.queue
+    let answer: () => void = () => {}
+    let asked = 0
+    storage.queue.enqueue = async (...request) => {
+      asked++
+      const outcomes = await enqueue.apply(storage.queue, request)
+      await new Promise<void>((resolve) => (answer = resolve))
+      return outcomes
+    }
+    const refused = codeOf(pool.submit(2))
+    await clock.settle()
+    answer()
+    await clock.advanceAsync(10)
+    expect(asked).toBe(2)
+    const closed = pool.close()
+    await clock.settle()
+    answer()
+    await clock.settle()
+    expect(await refused).toBe('POOL_CLOSED')
+    await closed
+    await clock.advanceAsync(10_000)
+    expect(asked).toBe(2)
+    expect(clock.holding).toBe(0)
+  })
+
+  it('names the task when the storage goes away meanwhile', async () => {
+    const clock = new ManualClock()
+    const storage = memoryStorage({ clock })
+    const pool = setUp(storage, clock)
+    await pool.submit(1)
+    const refused = pool.submit(2, { id: 'second' })
+    await clock.settle()
+    storage.queue.enqueue = () => new Promise(() => {})
+    const error = refused.catch((cause: unknown) => cause)
+    await clock.advanceAsync(10_100)
+    expect(await error).toMatchObject({ code: 'STORAGE_UNAVAILABLE', uncertain: true, taskId: 'second' })
+  })
+})

@@ -1,0 +1,570 @@
+/** What a node holds, and when it lets go of it, whatever becomes of its calls and of its messages. */
+import { afterEach, describe, expect, it } from 'vitest'
+import { memoryStorage } from './memory-storage.js'
+import type { QueueRef, Serves, SessionFace, Storage, WorkReply, WorkRequest } from './storage.js'
+import { TaskPool, type TaskPoolOptions } from './task-pool.js'
+import { ManualClock } from './testing/manual-clock.js'
+
+/** A storage whose session calls can be refused, lost or kept, and whose messages can be swallowed. */
+class Flaky implements Storage {
+  readonly name = 'flaky'
+  readonly durable = false
+  readonly #inner: Storage
+  /** Every call of `work`, also those that failed. */
+  readonly calls: WorkRequest[] = []
+  /** What happens to a call of `work`; the default lets it through. */
+  onWork: (request: WorkRequest, call: () => Promise<WorkReply>) => Promise<WorkReply> = (_, call) => call()
+  /** While set, no call gets through. */
+  down = false
+  /** While set, no message gets through. */
+  deaf = false
+  opened = 0
+  resumed = 0
+  readonly session: SessionFace
+  readonly notices: Storage['notices']
+
+  constructor(inner: Storage) {
+    this.#inner = inner
+    const reach = <T>(call: () => Promise<T>): Promise<T> =>
+      this.down ? Promise.reject(new Error('the storage is down')) : call()
+    this.session = {
+      open: (id, options) => reach(() => (this.opened++, inner.session.open(id, options))),
+      work: (request) => {
+        this.calls.push(request)
+        return reach(() => this.onWork(request, () => inner.session.work(request)))
+      },
+      resume: (id, ids) => reach(() => (this.resumed++, inner.session.resume(id, ids))),
+      end: (id, limit) => reach(() => inner.session.end(id, limit)),
+    }
+    this.notices = {
+      publish: (channel, message) => inner.notices.publish(channel, message),
+      subscribe: (channel, listener) =>
+        inner.notices.subscribe(channel, (message) => {
+          if (!this.deaf) listener(message)
+        }),
+    }
+  }
+
+  get limits(): Storage['limits'] {
+    return this.#inner.limits
+  }
+  get queue(): Storage['queue'] {
+    return this.#inner.queue
+  }
+  get upkeep(): Storage['upkeep'] {
+    return this.#inner.upkeep
+  }
+  get records(): Storage['records'] {
+    return this.#inner.records
+  }
+  get locks(): Storage['locks'] {
+    return this.#inner.locks
+  }
+  open: Storage['open'] = () => this.#inner.open()
+  close: Storage['close'] = () => this.#inner.close()
+
+  /** Calls of `work` from now on. */
+  countFromNow(): () => number {
+    const before = this.calls.length
+    return () => this.calls.length - before
+  }
+
+  /** Carries out the next call that claims, and loses its reply. */
+  loseNextClaim(): void {
+    this.onWork = async (request, call) => {
+      const reply = await call()
+      if (reply.claimed.length === 0) return reply
+      this.onWork = (_, next) => next()
+      throw new Error('the reply was lost')
+    }
+  }
+}
+
+const REF: QueueRef = { tenant: 'default', queue: 'default' }
+
+const ends: (() => Promise<unknown>)[] = []
+afterEach(async () => {
+  await Promise.all(ends.splice(0).map((end) => end()))
+})
+
+interface Gate {
+  readonly promise: Promise<void>
+  open(): void
+}
+
+function gate(): Gate {
+  let open!: () => void
+  const promise = new Promise<void>((resolve) => (open = resolve))
+  return { promise, open }
+}
+
+interface World {
+  clock: ManualClock
+  storage: Flaky
+  /** A pool on the storage under the same clock; closed after the test. */
+  poolOf<Data, Result>(options: TaskPoolOptions<Data, Result>): TaskPool<Data, Result>
+  /** A pool on the same storage that never fails, and runs nothing. */
+  producer: TaskPool<unknown>
+}
+
+function world(): World {
+  const clock = new ManualClock()
+  const memory = memoryStorage({ clock })
+  const storage = new Flaky(memory)
+  const closing = (pool: TaskPool): void => {
+    ends.push(async () => {
+      storage.down = false
+      storage.onWork = (_, call) => call()
+      const closed = pool.close({ timeout: 0 })
+      await clock.advanceAsync(15_000)
+      await closed
+    })
+  }
+  const poolOf = <Data, Result>(options: TaskPoolOptions<Data, Result>): TaskPool<Data, Result> => {
+    const pool = new TaskPool({ storage, clock, ...options })
+    closing(pool)
+    return pool
+  }
+  const producer = new TaskPool<unknown>({ storage: memory, clock, concurrency: 0 })
+  closing(producer)
+  return { clock, storage, poolOf, producer }
+}
+
+/** A session that claims `want` tasks of the queue, as a node that died with them would have. */
+async function claimElsewhere(storage: Storage, want: number, marked: boolean): Promise<void> {
+  const serves: Serves = { ...REF, kinds: [''] }
+  const session = `elsewhere-${want}`
+  const node = { id: 'elsewhere', host: 'h', pid: 1, concurrency: 1, queue: REF.queue, kinds: [''] }
+  const rule = { age: 1e9, count: 1000 }
+  await storage.session.open(session, {
+    ttl: 1000,
+    node,
+    serves,
+    retention: { success: rule, failed: rule },
+    maxReclaims: 3,
+  })
+  const nothing = { session, ack: 0, ackTaken: 0, marks: [], reports: [], settlements: [], renew: false }
+  const { claimed } = await storage.session.work({ ...nothing, want })
+  expect(claimed).toHaveLength(want)
+  if (marked) await storage.session.work({ ...nothing, ack: 1, marks: claimed, want: 0 })
+}
+
+describe('an idle pool', () => {
+  it('makes at most one call a second', async () => {
+    const { clock, storage, poolOf } = world()
+    const pool = poolOf({ executor: () => {} })
+    await pool.start()
+    await clock.advanceAsync(100)
+    const calls = storage.countFromNow()
+    await clock.advanceAsync(10_000)
+    expect(calls()).toBeLessThanOrEqual(10)
+    expect(calls()).toBeGreaterThanOrEqual(9)
+  })
+
+  it('finds work within a second when every message is lost', async () => {
+    const { clock, storage, poolOf, producer } = world()
+    const pool = poolOf({ executor: () => 1 })
+    await pool.start()
+    await clock.advanceAsync(100)
+    storage.deaf = true
+    const id = await producer.submit(1)
+    await clock.advanceAsync(1000)
+    expect(await producer.getStatus(id)).toBe('success')
+  })
+
+  it('starts a new task at once when told', async () => {
+    const { clock, poolOf, producer } = world()
+    const pool = poolOf({ executor: () => 1 })
+    await pool.start()
+    await clock.advanceAsync(100)
+    const id = await producer.submit(1)
+    await clock.settle()
+    expect(await producer.getStatus(id)).toBe('success')
+  })
+})
+
+describe('a task that is due later', () => {
+  it('wakes an idle node in time', async () => {
+    const { clock, poolOf, producer } = world()
+    const pool = poolOf({ executor: () => clock.monotonic() })
+    await pool.start()
+    await clock.advanceAsync(100)
+    const id = await producer.submit(1, { delay: 300 })
+    await clock.advanceAsync(299)
+    expect(await producer.getStatus(id)).toBe('scheduled')
+    await clock.advanceAsync(5)
+    expect(await producer.getStatus(id)).toBe('success')
+  })
+
+  it('wakes a node in time that has just run what it held', async () => {
+    const { clock, poolOf, producer } = world()
+    const pool = poolOf({ concurrency: 1, prefetch: 0, executor: () => {} })
+    await pool.start()
+    await clock.advanceAsync(100)
+    await producer.submit(1)
+    await clock.settle()
+    const id = await producer.submit(1, { delay: 50 })
+    await clock.advanceAsync(60)
+    expect(await producer.getStatus(id)).toBe('success')
+  })
+
+  it('does not keep a node asking that has no slot for it', async () => {
+    const { clock, storage, poolOf, producer } = world()
+    const busy = gate()
+    const pool = poolOf({ concurrency: 1, prefetch: 0, executor: () => busy.promise })
+    await pool.start()
+    await producer.submit(1)
+    const late = await producer.submit(2, { delay: 10 })
+    await clock.advanceAsync(100)
+    const calls = storage.countFromNow()
+    await clock.advanceAsync(2000)
+    expect(calls()).toBeLessThanOrEqual(3)
+    busy.open()
+    await clock.advanceAsync(5)
+    expect(await producer.getStatus(late)).toBe('success')
+  })
+})
+
+describe('a lost reply', () => {
+  it('of a claim is given again, and each task runs once', async () => {
+    const { clock, storage, poolOf, producer } = world()
+    const ran: number[] = []
+    const pool = poolOf({ executor: (n: number) => void ran.push(n) })
+    storage.loseNextClaim()
+    for (let n = 0; n < 5; n++) await producer.submit(n)
+    await pool.start()
+    await clock.advanceAsync(200)
+    expect(ran).toEqual([0, 1, 2, 3, 4])
+    expect(await producer.counts()).toMatchObject({ success: 5, running: 0 })
+    expect(storage.resumed).toBe(0)
+  })
+
+  it('of a claim is given again although something is settled before the next claim', async () => {
+    const { clock, storage, poolOf, producer } = world()
+    const slow = gate()
+    const ran: number[] = []
+    const executor = (n: number): Promise<void> | undefined => {
+      ran.push(n)
+      return n === 0 ? slow.promise : undefined
+    }
+    const pool = poolOf({ concurrency: 2, prefetch: 0, executor })
+    await pool.start()
+    await producer.submit(0)
+    await clock.advanceAsync(100)
+    storage.loseNextClaim()
+    await producer.submit(1)
+    await clock.settle()
+    // It asks for nothing while it is paused here, and is told of a newer token than it knows.
+    await pool.pause({ local: true })
+    await clock.advanceAsync(100)
+    slow.open()
+    await clock.settle()
+    await pool.resume({ local: true })
+    await clock.advanceAsync(100)
+    expect(ran).toEqual([0, 1])
+    expect(storage.resumed).toBe(0)
+  })
+
+  it('of a settlement is asked for again, and the end counts once', async () => {
+    const { clock, storage, poolOf } = world()
+    const pool = poolOf({ executor: (n: number) => n * 2 })
+    let lost = 0
+    storage.onWork = async (request, call) => {
+      const reply = await call()
+      if (request.settlements.length === 0 || lost++ > 0) return reply
+      throw new Error('the reply was lost')
+    }
+    const result = pool.run(4)
+    await clock.advanceAsync(200)
+    expect(await result).toBe(8)
+    expect(lost).toBe(2)
+    expect(await pool.getStats()).toMatchObject({ completed: 1 })
+    expect((await pool.getTask((await pool.list({ state: 'success' })).tasks[0]?.id ?? ''))?.attempts).toBe(1)
+  })
+
+  it('of anything is not waited for longer than a call may take', async () => {
+    const { clock, storage, poolOf } = world()
+    const pool = poolOf({ callTimeout: '2s', executor: (n: number) => n * 2 })
+    await pool.start()
+    await clock.advanceAsync(100)
+    storage.onWork = () => new Promise(() => {})
+    const result = pool.run(4)
+    await clock.advanceAsync(1000)
+    storage.onWork = (_, call) => call()
+    await clock.advanceAsync(1500)
+    expect(await result).toBe(8)
+  })
+})
+
+describe('a storage that is away', () => {
+  it('for longer than the fence aborts what runs, and gives it back when it is there again', async () => {
+    const { clock, storage, poolOf } = world()
+    const reasons: unknown[] = []
+    const pool = poolOf<number, void>({
+      concurrency: 1,
+      executor: (_n, ctx) =>
+        ctx.attempt === 1 && reasons.length === 0
+          ? new Promise((_resolve, reject) => {
+              ctx.signal.addEventListener('abort', () => {
+                reasons.push((ctx.signal.reason as { kind: string }).kind)
+                reject(new Error('aborted'))
+              })
+            })
+          : undefined,
+    })
+    const result = pool.run(1)
+    await clock.advanceAsync(100)
+    storage.down = true
+    await clock.advanceAsync(21_000)
+    expect(reasons).toEqual([])
+    await clock.advanceAsync(1100)
+    expect(reasons).toEqual(['lease-lost'])
+    expect((await pool.health()).session?.ok).toBe(false)
+    // Nobody looked meanwhile, so the session still lives: what was aborted goes back without an attempt used up.
+    storage.down = false
+    await clock.advanceAsync(2000)
+    await result
+    expect(storage.resumed).toBe(1)
+    expect(storage.opened).toBe(1)
+  })
+
+  it('for so long that the session is over: a late result is refused, and a new session goes on', async () => {
+    const { clock, storage, poolOf, producer } = world()
+    const first = gate()
+    let calls = 0
+    const pool = poolOf({
+      concurrency: 1,
+      executor: async () => {
+        if (++calls === 1) {
+          await first.promise
+          return 'late'
+        }
+        return 'second'
+      },
+    })
+    const id = await pool.submit(undefined as never)
+    await clock.advanceAsync(100)
+    storage.down = true
+    await clock.advanceAsync(16_000)
+    await storage.upkeep.reclaim(100)
+    await clock.advanceAsync(11_000)
+    await storage.upkeep.reclaim(100)
+    storage.down = false
+    await clock.advanceAsync(1500)
+    expect(storage.opened).toBe(2)
+    first.open()
+    await clock.advanceAsync(1500)
+    expect(await producer.getTask(id)).toMatchObject({ state: 'success', result: 'second' })
+    expect(await pool.getStats()).toMatchObject({ completed: 1 })
+  })
+
+  it('rejects the checkpoint of an attempt that lost its task', async () => {
+    const { clock, storage, poolOf } = world()
+    let outcome: unknown
+    const pool = poolOf<number, void>({
+      concurrency: 1,
+      executor: async (_n, ctx) => {
+        if (outcome !== undefined) return
+        outcome = 'open'
+        await half.promise
+        outcome = await ctx.checkpoint('half').then(
+          () => 'stored',
+          (error: unknown) => (error as { code: string }).code,
+        )
+      },
+    })
+    const half = gate()
+    await pool.submit(1)
+    await clock.advanceAsync(100)
+    storage.down = true
+    await clock.advanceAsync(16_000)
+    await storage.upkeep.reclaim(100)
+    await clock.advanceAsync(5_000)
+    half.open()
+    await clock.settle()
+    expect(outcome).toBe('open')
+    await clock.advanceAsync(1_000)
+    expect(outcome).toBe('LEASE_LOST')
+  })
+})
+
+describe('a notice', () => {
+  it('of a cancel by another pool aborts the attempt', async () => {
+    const { clock, poolOf, producer } = world()
+    const kinds: string[] = []
+    const pool = poolOf<number, void>({
+      executor: (_n, ctx) =>
+        new Promise(() => {
+          ctx.signal.addEventListener('abort', () => kinds.push((ctx.signal.reason as { kind: string }).kind))
+        }),
+    })
+    const id = await pool.submit(1)
+    await clock.advanceAsync(10)
+    await producer.cancel(id)
+    await clock.settle()
+    expect(kinds).toEqual(['cancelled'])
+    expect((await pool.health()).running).toBe(0)
+  })
+
+  it('drops a task that is only claimed ahead', async () => {
+    const { clock, poolOf, producer } = world()
+    const ran: number[] = []
+    const slow = gate()
+    const pool = poolOf({
+      concurrency: 1,
+      executor: (n: number) => (ran.push(n), n === 0 ? slow.promise : undefined),
+    })
+    await pool.start()
+    await pool.submit(0)
+    const id = await pool.submit(1)
+    await pool.submit(2)
+    await clock.advanceAsync(10)
+    expect((await pool.health()).prefetched).toBe(2)
+    await producer.cancel(id)
+    await clock.settle()
+    slow.open()
+    await clock.advanceAsync(10)
+    expect(ran).toEqual([0, 2])
+  })
+})
+
+describe('tasks of a node that died', () => {
+  it('start only when their mark is written, at once, if they had not started there', async () => {
+    const { clock, storage, poolOf, producer } = world()
+    const marksBefore: boolean[] = []
+    const id = await producer.submit(1)
+    await claimElsewhere(storage, 1, false)
+    await clock.advanceAsync(700)
+    await storage.upkeep.reclaim(10)
+    await clock.advanceAsync(500)
+    await storage.upkeep.reclaim(10)
+    const pool = poolOf({
+      executor: () =>
+        void marksBefore.push(storage.calls.some(({ marks }) => marks.some((mark) => mark.id === id))),
+    })
+    await pool.start()
+    await clock.settle()
+    await clock.settle()
+    expect(marksBefore).toEqual([true])
+    expect(await producer.getStatus(id)).toBe('success')
+  })
+
+  it('run one at a time if they had', async () => {
+    const { clock, storage, poolOf, producer } = world()
+    for (let n = 0; n < 4; n++) await producer.submit(n)
+    await claimElsewhere(storage, 3, true)
+    await clock.advanceAsync(700)
+    await storage.upkeep.reclaim(10)
+    await clock.advanceAsync(500)
+    await storage.upkeep.reclaim(10)
+    const running = new Map<number, Gate>()
+    const pool = poolOf({
+      executor: async (n: number) => {
+        const until = gate()
+        running.set(n, until)
+        await until.promise
+        running.delete(n)
+      },
+    })
+    await pool.start()
+    await clock.advanceAsync(20)
+    expect([...running.keys()].sort()).toEqual([0, 3])
+    for (const n of [0, 1, 2]) {
+      running.get(n)?.open()
+      await clock.advanceAsync(20)
+    }
+    running.get(3)?.open()
+    await clock.advanceAsync(20)
+    expect(await producer.counts()).toMatchObject({ success: 4, running: 0 })
+  })
+})
+
+describe('what is claimed ahead', () => {
+  it('makes room for something more urgent', async () => {
+    const { clock, poolOf, producer } = world()
+    const order: string[] = []
+    const slow = gate()
+    const pool = poolOf({
+      concurrency: 1,
+      prefetch: 4,
+      executor: (name: string) => (order.push(name), name === 'first' ? slow.promise : undefined),
+    })
+    await pool.start()
+    await producer.submitBatch(['first', 'a', 'b', 'c', 'd', 'e'].map((data) => ({ data })))
+    await clock.advanceAsync(10)
+    expect((await pool.health()).prefetched).toBe(4)
+    await producer.submit('urgent', { priority: 0 })
+    await clock.advanceAsync(5)
+    expect((await pool.health()).prefetched).toBe(4)
+    slow.open()
+    await clock.advanceAsync(50)
+    expect(order).toEqual(['first', 'urgent', 'a', 'b', 'c', 'd', 'e'])
+  })
+
+  it('makes room although the message overtook the reply of a call that was out', async () => {
+    const { clock, storage, poolOf, producer } = world()
+    const order: string[] = []
+    const slow = gate()
+    const pool = poolOf({
+      concurrency: 1,
+      prefetch: 4,
+      executor: (name: string) => (order.push(name), name === 'first' ? slow.promise : undefined),
+    })
+    await pool.start()
+    await producer.submitBatch(['first', 'a', 'b', 'c', 'd'].map((data) => ({ data })))
+    await clock.advanceAsync(10)
+    // The next call is carried out before the urgent task is there, and answered after the message.
+    const answer = gate()
+    storage.onWork = async (_, call) => {
+      const reply = await call()
+      await answer.promise
+      return reply
+    }
+    await clock.advanceAsync(1000)
+    storage.onWork = (_, call) => call()
+    await producer.submit('urgent', { priority: 0 })
+    await clock.settle()
+    answer.open()
+    await clock.settle()
+    slow.open()
+    await clock.settle()
+    expect(order[1]).toBe('urgent')
+  })
+
+  it('goes back when no slot turns over', async () => {
+    const { clock, poolOf, producer } = world()
+    const slow = gate()
+    const pool = poolOf({ concurrency: 1, executor: () => slow.promise })
+    await pool.start()
+    for (let n = 0; n < 5; n++) await producer.submit(n)
+    await clock.advanceAsync(10)
+    expect((await pool.health()).prefetched).toBe(4)
+    await clock.advanceAsync(2100)
+    expect(await producer.counts()).toMatchObject({ running: 1, pending: 4 })
+    slow.open()
+    await clock.advanceAsync(50)
+    expect(await producer.counts()).toMatchObject({ success: 5 })
+  })
+
+  it('goes back on a pause, and runs in its old order after it', async () => {
+    const { clock, poolOf, producer } = world()
+    const order: number[] = []
+    const slow = gate()
+    const pool = poolOf({
+      concurrency: 1,
+      executor: (n: number) => (order.push(n), n === 0 ? slow.promise : undefined),
+    })
+    await pool.start()
+    for (let n = 0; n < 4; n++) await producer.submit(n)
+    await clock.advanceAsync(10)
+    await producer.pause()
+    await clock.advanceAsync(1100)
+    expect(await producer.counts()).toMatchObject({ running: 1, pending: 3 })
+    slow.open()
+    await clock.advanceAsync(1100)
+    expect(order).toEqual([0])
+    await producer.resume()
+    await clock.advanceAsync(1100)
+    expect(order).toEqual([0, 1, 2, 3])
+  })
+})
