@@ -189,12 +189,21 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
         ids.push(outcome.value as TaskId<Result>)
       }
     }
-    for await (const item of items) {
-      checkObject(item, 'submitBatch item', '{ data, ...options }')
-      const { task, data, ...options } = item
-      const call = task === undefined ? this.submit(data, options) : this.submit(task, data as never, options)
-      flight.push(call)
-      if (flight.length >= MOST_IN_FLIGHT) await land()
+    try {
+      for await (const item of items) {
+        checkObject(item, 'submitBatch item', '{ data, ...options }')
+        const { task, data, ...options } = item
+        const call =
+          task === undefined ? this.submit(data, options) : this.submit(task, data as never, options)
+        // The iterable may take its time, and a refusal meanwhile must not end the process.
+        call.catch(() => {})
+        flight.push(call)
+        if (flight.length >= MOST_IN_FLIGHT) await land()
+      }
+    } catch (error) {
+      // What was refused before it is the first.
+      await land()
+      throw error
     }
     await land()
     return ids
@@ -548,6 +557,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
 
   async #start(): Promise<void> {
     const { storage, lifecycle } = this.#parts ?? (await this.#open())
+    this.#refuseClosed()
     // A start that failed because of a service is tried again, and this pool consumes already.
     if (this.#options.concurrency > 0 && this.#consumer === undefined) {
       const consumer = new Consumer({
@@ -560,11 +570,13 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
         stats: this.#stats,
         troubled: (error, what) => this.#trouble(error, what),
       })
-      if (this.#pausedHere) consumer.pauseHere(true)
       await consumer.start()
       this.#consumer = consumer
+      if (this.#pausedHere) consumer.pauseHere(true)
     }
-    await this.#services.startAll()
+    // It may have been closed meanwhile; then it ends what there is, and nothing more begins.
+    if (this.#state === 'closing') this.#consumer?.stop()
+    else await this.#services.startAll()
   }
 
   /** A submit begins to consume, and does not wait for it. */
@@ -575,22 +587,26 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
 
   async #close(timeout: number, drain: boolean): Promise<CloseReport> {
     const report: CloseReport = { finished: 0, returned: 0, discarded: 0 }
-    if (this.#state === 'new' && this.#opening === undefined) {
+    try {
+      if (this.#state !== 'new' || this.#opening !== undefined) await this.#letGo(report, timeout, drain)
+    } finally {
+      this.#events.close()
       this.#state = 'closed'
-      return report
     }
-    if (drain) await this.drain()
+    return report
+  }
+
+  async #letGo(report: CloseReport, timeout: number, drain: boolean): Promise<void> {
+    // A pool that cannot drain is closed all the same: what is pending stays in the storage.
+    if (drain) await this.drain().catch((error: unknown) => this.#trouble(error, 'close'))
     // From here on, in this very turn, nothing new is taken in or started.
     this.#state = 'closing'
     this.#consumer?.stop()
     await this.#starting?.catch(() => {})
     this.#consumer?.stop()
     const parts = this.#parts ?? (await this.#opening?.catch(() => undefined))
-    if (parts === undefined) {
-      // It never opened, so there is nothing to let go of.
-      this.#state = 'closed'
-      return report
-    }
+    // It never opened, so there is nothing to let go of.
+    if (parts === undefined) return
     const { storage, futures, lifecycle } = parts
     lifecycle.close()
     await lifecycle.idle()
@@ -601,16 +617,13 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     }
     for (const error of await this.#services.stopAll()) this.#trouble(error, 'close')
     await this.#consumer?.end().catch((error: unknown) => this.#trouble(error, 'close'))
-    await futures.close()
+    await futures.close().catch((error: unknown) => this.#trouble(error, 'close'))
     const own = typeof this.#options.storage === 'string'
     if (own && !storage.durable) {
       const { pending, scheduled, blocked } = await storage.queue.counts(this.#ref)
       report.discarded = pending + scheduled + blocked
     }
     if (own) await storage.close()
-    this.#events.close()
-    this.#state = 'closed'
-    return report
   }
 
   #refuseClosed(): void {
@@ -618,8 +631,15 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
       throw new NeoTaskError('POOL_CLOSED', 'the pool is closed')
   }
 
+  /** Validates the data. A schema may take its time, and the pool may be closed meanwhile. */
   #parse(kind: TaskDefinition | undefined, data: unknown): unknown {
-    return kind === undefined ? data : kind.parse(data as never)
+    if (kind === undefined) return data
+    const parsed: unknown = kind.parse(data as never)
+    if (!(parsed instanceof Promise)) return parsed
+    return parsed.then((value: unknown) => {
+      this.#refuseClosed()
+      return value
+    })
   }
 
   async #call<T>(what: string, call: (storage: Storage) => Promise<T>): Promise<T> {
