@@ -63,6 +63,24 @@ describe('submitBatch', () => {
   })
 })
 
+describe('a start that a submit began', () => {
+  it('is tried again when it failed', async () => {
+    const clock = new ManualClock()
+    const storage = memoryStorage({ clock })
+    const { open } = storage.session
+    storage.session.open = () => Promise.reject(new Error('busy'))
+    const pool = poolOf({ storage, clock, executor: (n: number) => n * 2 })
+    const errors: unknown[] = []
+    pool.on('pool.error', ({ while: what }) => void errors.push(what))
+    const result = pool.run(2)
+    await clock.advanceAsync(500)
+    expect(errors).toEqual(['start'])
+    storage.session.open = open
+    await clock.advanceAsync(600)
+    expect(await result).toBe(4)
+  })
+})
+
 describe('definitions', () => {
   it('give the retry of a task what it leaves out', async () => {
     const flaky = defineTask({
@@ -260,6 +278,7 @@ describe('locks', () => {
     const lock = await pool.locks.acquire('report', '1m')
     expect(await pool.locks.acquire('report', '1m')).toBeUndefined()
     expect(await lock?.extend('2m')).toBe(true)
+    await expect(lock?.extend(0)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
     expect(await lock?.release()).toBe(true)
     expect(await lock?.release()).toBe(false)
     const next = await pool.locks.acquire('report', '1m')

@@ -3,7 +3,7 @@
  * the queue; the work is done by the parts below, one for each box of the design.
  */
 import { checkKeys, checkObject, checkPriority } from './checks.js'
-import type { Clock } from './clock.js'
+import type { Clock, Timer } from './clock.js'
 import { encodePayload } from './codec.js'
 import { Consumer } from './consumer.js'
 import { withDeadline } from './deadline.js'
@@ -100,6 +100,8 @@ interface Parts {
 }
 
 const MOST_IN_FLIGHT = 2000
+/** The pause before a start that failed is tried again, in ms. */
+const START_AGAIN = 1000
 
 export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable {
   readonly #options: ResolvedOptions
@@ -116,6 +118,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   #opening: Promise<Parts> | undefined
   #consumer: Consumer | undefined
   #starting: Promise<void> | undefined
+  #startAgain: Timer | undefined
   #closing: Promise<CloseReport> | undefined
 
   /** Checks the options and touches nothing; throws `OPTION_INVALID` for the first that does not fit. */
@@ -582,7 +585,12 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   /** A submit begins to consume, and does not wait for it. */
   #consume(): void {
     if (this.#starting !== undefined || !this.#options.autoStart || this.#options.concurrency === 0) return
-    this.start().catch((error: unknown) => this.#trouble(error, 'start'))
+    this.start().catch((error: unknown) => {
+      if (this.#state !== 'open') return
+      this.#trouble(error, 'start')
+      // The task is stored already, and there may be no other submit to begin again.
+      this.#startAgain = this.#clock.after(START_AGAIN, () => this.#consume(), { hold: true })
+    })
   }
 
   async #close(timeout: number, drain: boolean): Promise<CloseReport> {
@@ -601,6 +609,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     if (drain) await this.drain().catch((error: unknown) => this.#trouble(error, 'close'))
     // From here on, in this very turn, nothing new is taken in or started.
     this.#state = 'closing'
+    this.#startAgain?.cancel()
     this.#consumer?.stop()
     await this.#starting?.catch(() => {})
     this.#consumer?.stop()
