@@ -8,7 +8,7 @@ import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { checkKeys, checkMethods, checkName, checkObject, checkPriority, checkTags } from './checks.js'
 import { parseDuration, type Duration } from './duration.js'
 import { optionError, ValidationError } from './errors.js'
-import { resolveRetry, type RetryOptions } from './retry-policy.js'
+import { resolveRetry, type RetrySetting } from './retry-policy.js'
 import type { TaskContext } from './task-context.js'
 
 /** What runs a task. May be synchronous; what it returns (or resolves with) is the task's result. */
@@ -20,7 +20,7 @@ export type Handler<Data = unknown, Result = unknown> = (
 /** What may be set for a kind of task, and again for each task. */
 export interface TaskDefaults {
   /** Retries after the first attempt; a number is short for `{ limit }`, `false` for no retry. */
-  retry?: RetryOptions | number | false | undefined
+  retry?: RetrySetting | undefined
   /** The longest time for one attempt. Default: none. Example: `'30s'`. */
   timeout?: Duration | undefined
   /** 0 to 1 000, smaller first. Default: `Priority.normal` (2). */

@@ -1,4 +1,4 @@
-/** Submits that wait for room in a full queue. */
+/** Submits that wait for room in a full queue, and ends that no handler decides. */
 import { afterEach, describe, expect, it } from 'vitest'
 import { memoryStorage } from './memory-storage.js'
 import type { Storage } from './storage.js'
@@ -79,5 +79,20 @@ describe('overflow: wait', () => {
     const error = refused.catch((cause: unknown) => cause)
     await clock.advanceAsync(10_100)
     expect(await error).toMatchObject({ code: 'STORAGE_UNAVAILABLE', uncertain: true, taskId: 'second' })
+  })
+})
+
+describe('a task whose options cannot be read', () => {
+  it('fails, and says so', async () => {
+    const storage = memoryStorage()
+    const pool = new TaskPool<number, number>({ storage, executor: (n) => n })
+    pools.push(pool)
+    const ref = { tenant: 'default', queue: 'default' }
+    await storage.queue.enqueue(ref, [
+      { id: 'bad', kind: '', payload: '1', codec: 'json', priority: 2, options: '{' },
+    ])
+    await pool.start()
+    const error: unknown = await pool.waitForResult('bad').catch((cause: unknown) => cause)
+    expect(error).toMatchObject({ code: 'TASK_FAILED', cause: { name: 'SyntaxError' } })
   })
 })

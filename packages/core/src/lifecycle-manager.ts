@@ -24,7 +24,7 @@ import { storedOptions, type Kinds } from './kinds.js'
 import type { ResolvedOptions, ResolvedSubmit } from './options.js'
 import type { PoolEvents } from './pool-events.js'
 import type { StatsRecorder } from './pool-stats.js'
-import { retryDelay } from './retry-policy.js'
+import { retryDelay, type RetryPolicy } from './retry-policy.js'
 import type { Session } from './session.js'
 import type { Claimed, EnqueueOutcome, NewTask, QueueRef, Refusal, Settlement, Storage } from './storage.js'
 import { TaskIds } from './task.js'
@@ -270,7 +270,7 @@ export class LifecycleManager {
       return
     }
     const attempt = execution.attempt
-    const retry = this.#mayRetry(error) ? this.#context.kinds.resolve(execution.claimed).retry : undefined
+    const retry = this.#retryOf(execution.claimed, error)
     if (retry === undefined || attempt > retry.limit) {
       this.#fail(execution, error, duration, session)
       return
@@ -369,12 +369,16 @@ export class LifecycleManager {
   }
 
   /** What can never succeed, or was said to be final by the handler, is not tried again. */
-  #mayRetry(error: unknown): boolean {
-    return !(
-      error instanceof NonRetryableError ||
-      error instanceof PayloadError ||
-      error instanceof ValidationError
-    )
+  #retryOf(task: Claimed, error: unknown): RetryPolicy | undefined {
+    const isFinal =
+      error instanceof NonRetryableError || error instanceof PayloadError || error instanceof ValidationError
+    if (isFinal) return undefined
+    try {
+      return this.#context.kinds.resolve(task).retry
+    } catch {
+      // Its options cannot be read, or nothing here runs its kind: that is what it failed with.
+      return undefined
+    }
   }
 
   #measure(execution: Execution): number {

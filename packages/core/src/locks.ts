@@ -1,6 +1,6 @@
 /** Locks for the user's own purposes, in the storage that the pool uses. */
 import { randomBytes } from 'node:crypto'
-import { checkInteger, checkText } from './checks.js'
+import { checkText } from './checks.js'
 import type { Clock } from './clock.js'
 import { withDeadline } from './deadline.js'
 import { parseDuration, type Duration } from './duration.js'
@@ -43,7 +43,7 @@ export class PoolLocks {
    */
   async acquire(key: string, ttl: Duration): Promise<Lock | undefined> {
     checkText(key, 'locks.acquire(key)', 512)
-    const ms = checkInteger(Math.ceil(parseDuration(ttl, 'locks.acquire(ttl)')), 'locks.acquire(ttl)', 1)
+    const ms = parseTtl(ttl, 'locks.acquire(ttl)')
     const owner = `${this.#owner}.${++this.#owners}`
     const { tenant, clock, callTimeout } = this.#context
     const { locks } = await this.#context.storage()
@@ -54,9 +54,14 @@ export class PoolLocks {
     return {
       key,
       fence: taken.fence,
-      extend: (more) =>
-        call(locks.extend(tenant, key, owner, parseDuration(more, 'lock.extend(ttl)', { min: 1 }))),
+      extend: async (more) =>
+        await call(locks.extend(tenant, key, owner, parseTtl(more, 'lock.extend(ttl)'))),
       release: () => call(locks.release(tenant, key, owner)),
     }
   }
+}
+
+/** Whole ms, as storages keep them. */
+function parseTtl(ttl: Duration, option: string): number {
+  return Math.ceil(parseDuration(ttl, option, { min: 1 }))
 }

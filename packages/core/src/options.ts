@@ -21,7 +21,7 @@ import { jsonCodec, type Codec } from './codec.js'
 import { parseDuration, type Duration } from './duration.js'
 import { optionError } from './errors.js'
 import { resolvePrefetch, type PrefetchOptions, type PrefetchPolicy } from './prefetch.js'
-import { resolveRetry, type RetryOptions, type RetryPolicy } from './retry-policy.js'
+import { resolveRetry, type RetryPolicy, type RetrySetting } from './retry-policy.js'
 import type { Dependencies, Retention, Storage } from './storage.js'
 import { checkTaskId } from './task.js'
 
@@ -43,7 +43,7 @@ export interface PoolOptions {
   /** How many tasks to claim ahead of free slots. Default: `'auto'`, about 20 ms of work. See {@link PrefetchOptions}. */
   prefetch?: PrefetchOptions | undefined
   /** Default: 3 retries, exponential from 1 s to at most 5 min, full jitter. */
-  retry?: RetryOptions | number | false | undefined
+  retry?: RetrySetting | undefined
   /** The longest time for one attempt. Default: none. */
   timeout?: Duration | undefined
   /** A node that is silent this long loses its tasks. At least 1 s. Default: `'25s'`. */
@@ -115,7 +115,7 @@ export interface SubmitOptions {
   expiresIn?: Duration | undefined
   /** With an `id`: runs this long after the last submit with that id, with the data of that one. */
   debounce?: Duration | undefined
-  retry?: RetryOptions | number | false | undefined
+  retry?: RetrySetting | undefined
   timeout?: Duration | undefined
   tags?: readonly string[] | undefined
 }

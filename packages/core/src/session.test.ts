@@ -20,8 +20,8 @@ class Flaky implements Storage {
   deaf = false
   opened = 0
   resumed = 0
-  readonly session: SessionFace
-  readonly notices: Storage['notices']
+  readonly session: { -readonly [Call in keyof SessionFace]: SessionFace[Call] }
+  readonly notices: { -readonly [Call in keyof Storage['notices']]: Storage['notices'][Call] }
 
   constructor(inner: Storage) {
     this.#inner = inner
@@ -385,6 +385,93 @@ describe('a storage that is away', () => {
     expect(outcome).toBe('open')
     await clock.advanceAsync(1_000)
     expect(outcome).toBe('LEASE_LOST')
+  })
+})
+
+describe('close', () => {
+  const stuck = (): Promise<never> => new Promise(() => {})
+
+  it('ends while the storage is away, with every way in which it can be', async () => {
+    for (const away of ['refuses', 'is silent'] as const) {
+      const { clock, storage, poolOf } = world()
+      const pool = poolOf<number, void>({ concurrency: 2, executor: stuck })
+      await pool.submitBatch([1, 2, 3, 4].map((data) => ({ data })))
+      await clock.advanceAsync(100)
+      if (away === 'refuses') storage.down = true
+      else storage.session.work = storage.session.end = stuck
+      const closed = pool.close({ timeout: '1s' })
+      await clock.advanceAsync(25_000)
+      expect(await closed).toMatchObject({ finished: 0, returned: 4 })
+      // The last call that was never answered ends with its deadline.
+      await clock.advanceAsync(10_000)
+      expect(clock.holding).toBe(0)
+    }
+  })
+
+  it('lets an end through that came while it waited, and gives back what was not started', async () => {
+    const { clock, poolOf, producer } = world()
+    const slow = gate()
+    const pool = poolOf<number, Promise<void>>({ concurrency: 1, executor: () => slow.promise })
+    await pool.submitBatch([1, 2, 3].map((data) => ({ data })))
+    await clock.advanceAsync(10)
+    const [first, second] = [pool.close(), pool.close()]
+    await clock.advanceAsync(1000)
+    slow.open()
+    await clock.advanceAsync(100)
+    expect(await first).toEqual({ finished: 1, returned: 2, discarded: 0 })
+    expect(await second).toEqual(await first)
+    expect(await producer.counts()).toMatchObject({ success: 1, pending: 2, running: 0 })
+    expect(await producer.getNodes()).toEqual([])
+  })
+
+  it('leaves no session behind that was being opened', async () => {
+    const { clock, storage, poolOf, producer } = world()
+    const pool = poolOf<number, void>({ executor: () => {} })
+    await pool.start()
+    await clock.advanceAsync(100)
+    storage.down = true
+    await clock.advanceAsync(16_000)
+    await storage.upkeep.reclaim(100)
+    await clock.advanceAsync(11_000)
+    await storage.upkeep.reclaim(100)
+    const [answer, opening] = [gate(), gate()]
+    const { open } = storage.session
+    storage.session.open = async (...request) => {
+      await opening.promise
+      await open(...request)
+    }
+    storage.onWork = async (_, call) => {
+      await answer.promise
+      return await call()
+    }
+    storage.down = false
+    await clock.advanceAsync(1500)
+    const closed = pool.close()
+    await clock.advanceAsync(6000)
+    answer.open()
+    await clock.advanceAsync(4500)
+    await closed
+    opening.open()
+    await clock.settle()
+    expect(await producer.getNodes()).toEqual([])
+  })
+})
+
+describe('a subscription that fails', () => {
+  it('keeps nothing from running, and is tried again', async () => {
+    const { clock, storage, poolOf, producer } = world()
+    const { subscribe } = storage.notices
+    storage.notices.subscribe = () => Promise.reject(new Error('no'))
+    const pool = poolOf({ executor: () => 1 })
+    await pool.start()
+    const first = await producer.submit(1)
+    await clock.advanceAsync(1000)
+    expect(await producer.getStatus(first)).toBe('success')
+    storage.notices.subscribe = subscribe
+    await clock.advanceAsync(1000)
+    const second = await producer.submit(2)
+    await clock.settle()
+    expect(await producer.getStatus(second)).toBe('success')
   })
 })
 

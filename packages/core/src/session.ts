@@ -376,8 +376,8 @@ export class Session {
   }
 
   #retryAfter(error: unknown): void {
-    this.#host.troubled(error)
     if (this.#state === 'ended') return
+    this.#host.troubled(error)
     this.#repeating = true
     this.#pause = Math.min(LONGEST_PAUSE, Math.max(FIRST_PAUSE, this.#pause * 2))
     const jittered = this.#pause * (0.5 + Math.random() / 2)

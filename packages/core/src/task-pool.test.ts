@@ -45,6 +45,40 @@ describe('submitBatch', () => {
     await pool.waitAll(await pool.submitBatch([1, 2, 3].map((data) => ({ data }))))
     expect(order).toEqual([1, 2, 3])
   })
+
+  it('rejects with the first refusal, and leaves none unhandled', async () => {
+    const unhandled: unknown[] = []
+    const note = (error: unknown): void => void unhandled.push(error)
+    process.on('unhandledRejection', note)
+    const pool = poolOf<unknown, void>({ concurrency: 0 })
+    const items = async function* (): AsyncGenerator<{ data: unknown }> {
+      yield { data: 1n }
+      await new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
+      throw new Error('the source ended')
+    }
+    await expect(pool.submitBatch(items())).rejects.toMatchObject({ code: 'PAYLOAD_INVALID' })
+    await new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
+    process.off('unhandledRejection', note)
+    expect(unhandled).toEqual([])
+  })
+})
+
+describe('a start that a submit began', () => {
+  it('is tried again when it failed', async () => {
+    const clock = new ManualClock()
+    const storage = memoryStorage({ clock })
+    const { open } = storage.session
+    storage.session.open = () => Promise.reject(new Error('busy'))
+    const pool = poolOf({ storage, clock, executor: (n: number) => n * 2 })
+    const errors: unknown[] = []
+    pool.on('pool.error', ({ while: what }) => void errors.push(what))
+    const result = pool.run(2)
+    await clock.advanceAsync(500)
+    expect(errors).toEqual(['start'])
+    storage.session.open = open
+    await clock.advanceAsync(600)
+    expect(await result).toBe(4)
+  })
 })
 
 describe('definitions', () => {
@@ -76,6 +110,93 @@ describe('pause', () => {
     expect(calls).toBe(0)
     await pool.resume({ local: true })
     expect(await pool.waitForResult(id)).toBe(1)
+  })
+
+  it('of this process holds when it comes during the start', async () => {
+    let calls = 0
+    const storage = memoryStorage()
+    const { open } = storage.session
+    let opened: () => void = () => {}
+    storage.session.open = async (...request) => {
+      await new Promise<void>((resolve) => (opened = resolve))
+      await open.apply(storage.session, request)
+    }
+    const pool = poolOf({ storage, executor: () => ++calls })
+    await pool.submit(undefined as never)
+    await pool.pause({ local: true })
+    opened()
+    await pool.start()
+    await pool.health()
+    await new Promise((resolve) => setImmediate(() => setImmediate(resolve)))
+    expect(calls).toBe(0)
+  })
+})
+
+describe('close', () => {
+  it('ends the events of a pool that was never used', async () => {
+    const pool = poolOf({ executor: () => {} })
+    const reading = (async () => {
+      for await (const event of pool.events()) expect(event).toBeUndefined()
+    })()
+    await pool.close()
+    await reading
+  })
+
+  it('closes a pool that cannot drain', async () => {
+    const storage = memoryStorage()
+    const pool = poolOf({ storage, executor: () => {} })
+    await pool.start()
+    const { counts } = storage.queue
+    storage.queue.counts = () => Promise.reject(new Error('away'))
+    const errors: unknown[] = []
+    pool.on('pool.error', ({ error }) => void errors.push(error))
+    await pool.close({ drain: true })
+    storage.queue.counts = counts
+    expect(errors).toHaveLength(1)
+    await expect(pool.submit(undefined as never)).rejects.toMatchObject({ code: 'POOL_CLOSED' })
+    const other = poolOf({ storage, concurrency: 0, executor: () => {} })
+    expect(await other.getNodes()).toEqual([])
+  })
+
+  it('during the start runs nothing and starts no service', async () => {
+    const storage = memoryStorage()
+    const producer = poolOf<number, void>({ storage, concurrency: 0 })
+    const id = await producer.submit(1)
+    let calls = 0
+    const pool = poolOf({ storage, executor: () => ++calls })
+    await pool.use({
+      name: 'service',
+      start: () => {
+        calls++
+      },
+      stop: () => {},
+    })
+    const starting = pool.start().catch(() => {})
+    await pool.close()
+    await starting
+    expect(calls).toBe(0)
+    expect(await producer.getStatus(id)).toBe('pending')
+  })
+
+  it('refuses a task whose validation ends after it', async () => {
+    const storage = memoryStorage()
+    const valid: (() => void)[] = []
+    const input = {
+      '~standard': {
+        version: 1,
+        vendor: 'test',
+        validate: (value: unknown) =>
+          new Promise<{ value: number }>((resolve) => valid.push(() => resolve({ value: value as number }))),
+      },
+    } as const
+    const slow = defineTask({ name: 'slow', input, handler: () => {} })
+    const pool = poolOf({ storage, tasks: [slow] })
+    await pool.start()
+    const calls = Promise.allSettled([pool.submit(slow, 1), pool.run(slow, 1)])
+    await pool.close()
+    for (const resolve of valid) resolve()
+    const refused = { status: 'rejected', reason: { code: 'POOL_CLOSED' } }
+    expect(await calls).toMatchObject([refused, refused])
   })
 })
 
@@ -157,6 +278,7 @@ describe('locks', () => {
     const lock = await pool.locks.acquire('report', '1m')
     expect(await pool.locks.acquire('report', '1m')).toBeUndefined()
     expect(await lock?.extend('2m')).toBe(true)
+    await expect(lock?.extend(0)).rejects.toMatchObject({ code: 'OPTION_INVALID' })
     expect(await lock?.release()).toBe(true)
     expect(await lock?.release()).toBe(false)
     const next = await pool.locks.acquire('report', '1m')

@@ -3,7 +3,7 @@
  * the queue; the work is done by the parts below, one for each box of the design.
  */
 import { checkKeys, checkObject, checkPriority, checkText } from './checks.js'
-import type { Clock } from './clock.js'
+import type { Clock, Timer } from './clock.js'
 import { encodePayload } from './codec.js'
 import { Consumer } from './consumer.js'
 import { withDeadline } from './deadline.js'
@@ -100,6 +100,8 @@ interface Parts {
 }
 
 const MOST_IN_FLIGHT = 2000
+/** The pause before a start that failed is tried again, in ms. */
+const START_AGAIN = 1000
 
 export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable {
   readonly #options: ResolvedOptions
@@ -116,6 +118,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   #opening: Promise<Parts> | undefined
   #consumer: Consumer | undefined
   #starting: Promise<void> | undefined
+  #startAgain: Timer | undefined
   #closing: Promise<CloseReport> | undefined
 
   /** Checks the options and touches nothing; throws `OPTION_INVALID` for the first that does not fit. */
@@ -187,12 +190,21 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
         ids.push(outcome.value as TaskId<Result>)
       }
     }
-    for await (const item of items) {
-      checkObject(item, 'submitBatch item', '{ data, ...options }')
-      const { task, data, ...options } = item
-      const call = task === undefined ? this.submit(data, options) : this.submit(task, data as never, options)
-      flight.push(call)
-      if (flight.length >= MOST_IN_FLIGHT) await land()
+    try {
+      for await (const item of items) {
+        checkObject(item, 'submitBatch item', '{ data, ...options }')
+        const { task, data, ...options } = item
+        const call =
+          task === undefined ? this.submit(data, options) : this.submit(task, data as never, options)
+        // The iterable may take its time, and a refusal meanwhile must not end the process.
+        call.catch(() => {})
+        flight.push(call)
+        if (flight.length >= MOST_IN_FLIGHT) await land()
+      }
+    } catch (error) {
+      // What was refused before it is the first.
+      await land()
+      throw error
     }
     await land()
     return ids
@@ -624,6 +636,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
 
   async #start(): Promise<void> {
     const { storage, lifecycle } = this.#parts ?? (await this.#open())
+    this.#refuseClosed()
     // A start that failed because of a service is tried again, and this pool consumes already.
     if (this.#options.concurrency > 0 && this.#consumer === undefined) {
       const consumer = new Consumer({
@@ -636,37 +649,49 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
         stats: this.#stats,
         troubled: (error, what) => this.#trouble(error, what),
       })
-      if (this.#pausedHere) consumer.pauseHere(true)
       await consumer.start()
       this.#consumer = consumer
+      if (this.#pausedHere) consumer.pauseHere(true)
     }
-    await this.#services.startAll()
+    // It may have been closed meanwhile; then it ends what there is, and nothing more begins.
+    if (this.#state === 'closing') this.#consumer?.stop()
+    else await this.#services.startAll()
   }
 
   /** A submit begins to consume, and does not wait for it. */
   #consume(): void {
     if (this.#starting !== undefined || !this.#options.autoStart || this.#options.concurrency === 0) return
-    this.start().catch((error: unknown) => this.#trouble(error, 'start'))
+    this.start().catch((error: unknown) => {
+      if (this.#state !== 'open') return
+      this.#trouble(error, 'start')
+      // The task is stored already, and there may be no other submit to begin again.
+      this.#startAgain = this.#clock.after(START_AGAIN, () => this.#consume(), { hold: true })
+    })
   }
 
   async #close(timeout: number, drain: boolean): Promise<CloseReport> {
     const report: CloseReport = { finished: 0, returned: 0, discarded: 0 }
-    if (this.#state === 'new' && this.#opening === undefined) {
+    try {
+      if (this.#state !== 'new' || this.#opening !== undefined) await this.#letGo(report, timeout, drain)
+    } finally {
+      this.#events.close()
       this.#state = 'closed'
-      return report
     }
-    if (drain) await this.drain()
+    return report
+  }
+
+  async #letGo(report: CloseReport, timeout: number, drain: boolean): Promise<void> {
+    // A pool that cannot drain is closed all the same: what is pending stays in the storage.
+    if (drain) await this.drain().catch((error: unknown) => this.#trouble(error, 'close'))
     // From here on, in this very turn, nothing new is taken in or started.
     this.#state = 'closing'
+    this.#startAgain?.cancel()
     this.#consumer?.stop()
     await this.#starting?.catch(() => {})
     this.#consumer?.stop()
     const parts = this.#parts ?? (await this.#opening?.catch(() => undefined))
-    if (parts === undefined) {
-      // It never opened, so there is nothing to let go of.
-      this.#state = 'closed'
-      return report
-    }
+    // It never opened, so there is nothing to let go of.
+    if (parts === undefined) return
     const { storage, futures, lifecycle } = parts
     lifecycle.close()
     await lifecycle.idle()
@@ -677,16 +702,13 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     }
     for (const error of await this.#services.stopAll()) this.#trouble(error, 'close')
     await this.#consumer?.end().catch((error: unknown) => this.#trouble(error, 'close'))
-    await futures.close()
+    await futures.close().catch((error: unknown) => this.#trouble(error, 'close'))
     const own = typeof this.#options.storage === 'string'
     if (own && !storage.durable) {
       const { pending, scheduled, blocked } = await storage.queue.counts(this.#ref)
       report.discarded = pending + scheduled + blocked
     }
     if (own) await storage.close()
-    this.#events.close()
-    this.#state = 'closed'
-    return report
   }
 
   #refuseClosed(): void {

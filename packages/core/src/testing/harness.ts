@@ -36,7 +36,7 @@ export interface Opened {
   close(): Promise<void>
 }
 
-export interface RuleOptions {
+interface RuleOptions {
   /** The longest time, in ms, that the case moves the clock. */
   readonly moves?: number
 }

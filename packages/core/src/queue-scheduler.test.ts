@@ -1,0 +1,205 @@
+/** What a node asks for, keeps and starts, by itself: no storage, no session. */
+import { describe, expect, it } from 'vitest'
+import { Prefetch } from './prefetch.js'
+import { QueueScheduler, type QueueSchedulerHost } from './queue-scheduler.js'
+import type { Claimed } from './storage.js'
+import { ManualClock } from './testing/manual-clock.js'
+
+interface Bench {
+  scheduler: QueueScheduler
+  /** The ids in the order of their start. */
+  started: string[]
+  released: string[]
+  /** Start marks asked for. */
+  marks: number
+  running: Set<string>
+  fenced: boolean
+  clock: ManualClock
+  end(id: string): void
+}
+
+function bench(concurrency: number, prefetch: number): Bench {
+  const clock = new ManualClock()
+  const host: QueueSchedulerHost = {
+    clock,
+    concurrency,
+    active: () => it.running.size,
+    fenced: () => it.fenced,
+    run: ({ id }) => {
+      it.started.push(id)
+      it.running.add(id)
+    },
+    release: ({ id }) => it.released.push(id),
+    poke: () => {},
+    mark: () => it.marks++,
+  }
+  const policy = { size: prefetch, strategy: 'hybrid', interval: 100 } as const
+  const it: Bench = {
+    scheduler: new QueueScheduler(new Prefetch(policy, concurrency), host),
+    started: [],
+    released: [],
+    marks: 0,
+    running: new Set(),
+    fenced: false,
+    clock,
+    end: (id) => {
+      it.running.delete(id)
+      it.scheduler.ended(id)
+      it.scheduler.freed()
+    },
+  }
+  return it
+}
+
+let tokens = 0
+const task = (id: string, options: Partial<Claimed> = {}): Claimed => ({
+  id,
+  token: ++tokens,
+  kind: '',
+  payload: '',
+  codec: 'json',
+  priority: 2,
+  attempts: 0,
+  reclaims: 0,
+  probation: false,
+  waited: 0,
+  ...options,
+})
+
+describe('demand', () => {
+  it('is what is missing, and nil while closed or paused', () => {
+    const { scheduler } = bench(2, 3)
+    expect(scheduler.demand()).toEqual({ want: 5 })
+    scheduler.add([task('a'), task('b'), task('c'), task('d'), task('e')])
+    expect(scheduler.demand()).toEqual({ want: 0 })
+    scheduler.pauseHere(true)
+    expect(scheduler.demand()).toEqual({ want: 0 })
+    scheduler.pauseHere(false)
+    expect(scheduler.demand()).toEqual({ want: 3 })
+    scheduler.stop()
+    expect(scheduler.demand()).toEqual({ want: 0 })
+  })
+
+  it('is for what is more urgent than the least of a full buffer, when there is such', () => {
+    const { scheduler } = bench(1, 2)
+    scheduler.add([task('a'), task('b'), task('c', { priority: 3 })])
+    scheduler.urgent(3)
+    expect(scheduler.demand()).toEqual({ want: 0 })
+    scheduler.urgent(2)
+    expect(scheduler.demand()).toEqual({ want: 2, moreUrgentThan: 3 })
+    scheduler.observed(undefined, false)
+    expect(scheduler.demand()).toEqual({ want: 0 })
+  })
+})
+
+describe('something urgent on its way', () => {
+  it('goes first, and what it displaces goes back', () => {
+    const { scheduler, started, released, end } = bench(1, 2)
+    scheduler.add([task('a'), task('b'), task('c')])
+    scheduler.urgent(0)
+    end('a')
+    expect(started).toEqual(['a'])
+    scheduler.add([task('u', { priority: 0 })])
+    expect(started).toEqual(['a', 'u'])
+    scheduler.observed(undefined, false)
+    scheduler.add([task('v', { priority: 1 })])
+    expect(released).toEqual(['c'])
+  })
+
+  it('holds nothing up when the call for it fails', () => {
+    const { scheduler, started, end } = bench(1, 2)
+    scheduler.add([task('a'), task('b'), task('c')])
+    scheduler.urgent(0)
+    end('a')
+    scheduler.troubled()
+    expect(started).toEqual(['a', 'b'])
+  })
+})
+
+describe('tasks from a lost node', () => {
+  it('keep a slot while their mark is written', () => {
+    const bed = bench(1, 1)
+    const [first, second] = [task('p', { probation: true }), task('q')]
+    bed.scheduler.add([first, second])
+    expect(bed.marks).toBe(1)
+    expect(bed.started).toEqual([])
+    bed.scheduler.marked(bed.scheduler.marks())
+    expect(bed.started).toEqual(['p'])
+  })
+
+  it('run one at a time if they had started, the next also after one is taken, given back or lost', () => {
+    const bed = bench(4, 4)
+    const { scheduler, started } = bed
+    const solo = (id: string): Claimed => task(id, { reclaims: 1 })
+    const all = ['a', 'b', 'c', 'd'].map(solo)
+    scheduler.add(all)
+    expect(scheduler.marks().map(({ id }) => id)).toEqual(['a'])
+    scheduler.taken([{ id: 'a', token: all[0]?.token ?? 0, reason: 'cancelled' }])
+    expect(scheduler.marks().map(({ id }) => id)).toEqual(['b'])
+    scheduler.marked(scheduler.marks())
+    expect(started).toEqual(['b'])
+    expect(scheduler.marks()).toEqual([])
+    bed.end('b')
+    expect(scheduler.marks().map(({ id }) => id)).toEqual(['c'])
+    scheduler.giveBack()
+    expect(bed.released.sort()).toEqual(['c', 'd'])
+    scheduler.add([solo('e')])
+    scheduler.clear()
+    scheduler.add([solo('f')])
+    expect(scheduler.marks().map(({ id }) => id)).toEqual(['f'])
+  })
+})
+
+describe('the fence', () => {
+  it('keeps what is buffered from starting, and what was marked meanwhile too', () => {
+    const bed = bench(2, 2)
+    const { scheduler, started } = bed
+    scheduler.add([task('p', { probation: true })])
+    bed.fenced = true
+    scheduler.add([task('a')])
+    scheduler.marked(scheduler.marks())
+    expect(started).toEqual([])
+    bed.fenced = false
+    scheduler.unfenced()
+    scheduler.marked(scheduler.marks())
+    expect(started).toEqual(['a', 'p'])
+  })
+})
+
+describe('a notice', () => {
+  it('drops a task only under a token that is not newer', () => {
+    const { scheduler } = bench(1, 3)
+    const [running, held, newer] = [task('r'), task('h'), task('n')]
+    scheduler.add([running, held, newer])
+    scheduler.taken([
+      { id: 'h', token: held.token, reason: 'cancelled' },
+      { id: 'n', token: newer.token - 1, reason: 'cancelled' },
+    ])
+    expect(scheduler.holding()).toEqual(['n'])
+  })
+})
+
+describe('handlers that never wait', () => {
+  it('leave the event loop its turn', async () => {
+    const clock = new ManualClock()
+    let ran = 0
+    const scheduler = new QueueScheduler(new Prefetch({ size: 100, strategy: 'hybrid', interval: 100 }, 1), {
+      clock,
+      concurrency: 1,
+      active: () => 0,
+      fenced: () => false,
+      run: () => {
+        ran++
+        clock.advance(4)
+      },
+      release: () => {},
+      poke: () => {},
+      mark: () => {},
+    })
+    scheduler.add(Array.from({ length: 20 }, (_, n) => task(`t${n}`)))
+    expect(ran).toBeLessThan(5)
+    await clock.settle()
+    await clock.settle()
+    expect(ran).toBe(20)
+  })
+})
