@@ -25,7 +25,7 @@ export interface WalkOptions {
   readonly signal?: AbortSignal
 }
 
-const SKIPPED_FOLDERS = new Set(['.git', 'node_modules', 'dist'])
+const SKIPPED_FOLDERS = new Set(['.git', '.turbo', 'node_modules', 'dist'])
 const AT_ONCE = 64
 
 /**
