@@ -277,7 +277,8 @@ export class Consumer {
 
   #ended(execution: Execution, prefetch: Prefetch): void {
     prefetch.ran(this.#context.options.clock.monotonic() - execution.startedAt)
-    this.#scheduler.ended(execution.id)
+    // An older attempt of a task that was lost and claimed again here says nothing of the one that runs now.
+    if (this.#workers.find(execution.id) === undefined) this.#scheduler.ended(execution.id)
     // What it said last goes along with its settlement, for afterwards the storage would refuse it.
     if (execution.progressed !== undefined || execution.lines !== undefined) this.#reportsDue = true
   }

@@ -30,6 +30,8 @@ export class WorkerPool {
   readonly concurrency: number
   readonly #host: WorkerPoolHost
   readonly #running = new Map<string, Execution>()
+  /** Attempts whose task was lost and claimed again by this very process while their handlers still run. */
+  readonly #displaced = new Set<Execution>()
   #idle: (() => void)[] = []
 
   constructor(concurrency: number, host: WorkerPoolHost) {
@@ -39,11 +41,11 @@ export class WorkerPool {
 
   /** How many attempts run. */
   get active(): number {
-    return this.#running.size
+    return this.#running.size + this.#displaced.size
   }
 
-  get executions(): Iterable<Execution> {
-    return this.#running.values()
+  get executions(): readonly Execution[] {
+    return [...this.#running.values(), ...this.#displaced]
   }
 
   /** The attempt that this process makes of the task, if it does. */
@@ -57,6 +59,8 @@ export class WorkerPool {
     const execution = new Execution(host, claimed, session)
     execution.marked = marked
     execution.startedAt = host.clock.monotonic()
+    const older = this.#running.get(claimed.id)
+    if (older !== undefined) this.#displaced.add(older)
     this.#running.set(claimed.id, execution)
     let value: unknown
     try {
@@ -95,19 +99,19 @@ export class WorkerPool {
 
   /** Aborts every attempt; what its handler returns all the same still counts. */
   abortAll(kind: 'lease-lost' | 'shutdown'): void {
-    for (const execution of [...this.#running.values()]) execution.abort(kind)
+    for (const execution of this.executions) execution.abort(kind)
   }
 
   /** Ends every attempt without a result: nobody listens to its handler any more. */
-  abandonAll(): Execution[] {
-    const left = [...this.#running.values()]
+  abandonAll(): readonly Execution[] {
+    const left = this.executions
     for (const execution of left) this.#leave(execution)
     return left
   }
 
   /** Resolves when nothing runs. */
   async idle(): Promise<void> {
-    if (this.#running.size === 0) return
+    if (this.active === 0) return
     await new Promise<void>((resolve) => this.#idle.push(resolve))
   }
 
@@ -140,7 +144,8 @@ export class WorkerPool {
 
   #remove(execution: Execution): void {
     if (this.#running.get(execution.id) === execution) this.#running.delete(execution.id)
-    if (this.#running.size > 0 || this.#idle.length === 0) return
+    else this.#displaced.delete(execution)
+    if (this.active > 0 || this.#idle.length === 0) return
     const waiting = this.#idle
     this.#idle = []
     for (const resolve of waiting) resolve()

@@ -1,0 +1,90 @@
+import { describe, expect, it } from 'vitest'
+import { systemClock } from './clock.js'
+import { jsonCodec } from './codec.js'
+import { Kinds } from './kinds.js'
+import { DEFAULT_RETRY } from './retry-policy.js'
+import type { Claimed } from './storage.js'
+import { TimeWheel } from './time-wheel.js'
+import { WorkerPool } from './worker-pool.js'
+
+type Ends = Map<unknown, (value: unknown) => void>
+
+function claimed(id: string, token: number): Claimed {
+  const payload = JSON.stringify(`${id}.${token}`)
+  return {
+    id,
+    token,
+    kind: '',
+    payload,
+    codec: 'json',
+    priority: 2,
+    attempts: 0,
+    reclaims: 0,
+    probation: false,
+    waited: 0,
+  }
+}
+
+/** A pool whose handlers end when the test says so, by the data that they were given. */
+function setUp(timeout?: number): { workers: WorkerPool; ends: Ends; told: string[] } {
+  const ends: Ends = new Map()
+  const told: string[] = []
+  const executor = (data: never): Promise<unknown> => new Promise((resolve) => ends.set(data, resolve))
+  const workers = new WorkerPool(2, {
+    ref: { tenant: 'default', queue: 'default' },
+    codec: jsonCodec,
+    maxPayload: 1000,
+    clock: systemClock,
+    wheel: new TimeWheel(systemClock, () => {}),
+    kinds: new Kinds(executor, [], { retry: DEFAULT_RETRY, timeout, codec: jsonCodec }),
+    now: () => 0,
+    alive: () => {},
+    report: () => {},
+    checkpoint: async () => {},
+    started: () => {},
+    succeeded: ({ token }, value) => told.push(`${token} ended with ${String(value)}`),
+    failed: ({ token, aborted }) => told.push(`${token} failed, ${aborted ?? 'not aborted'}`),
+    freed: () => {},
+  })
+  return { workers, ends, told }
+}
+
+describe('WorkerPool', () => {
+  it('goes on counting an attempt whose task was lost and is claimed again here', async () => {
+    const { workers, ends, told } = setUp()
+    workers.run(claimed('a', 1), 'first', false)
+    workers.abortAll('lease-lost')
+    workers.run(claimed('a', 2), 'second', false)
+    expect(workers.active).toBe(2)
+    const idle = workers.idle()
+    ends.get('a.2')?.('new')
+    await Promise.resolve()
+    expect(workers.active).toBe(1)
+    ends.get('a.1')?.('old')
+    await idle
+    expect(workers.active).toBe(0)
+    expect(told).toEqual(['2 ended with new', '1 ended with old'])
+  })
+
+  it('frees the slot of what was taken, listens no more, and leaves a newer attempt alone', async () => {
+    const { workers, ends, told } = setUp()
+    workers.run(claimed('a', 5), 's', false)
+    expect(workers.take('a', 4, 'cancelled')).toBe(false)
+    expect(workers.take('a', 5, 'cancelled')).toBe(true)
+    expect(workers.active).toBe(0)
+    ends.get('a.5')?.('late')
+    await Promise.resolve()
+    await Promise.resolve()
+    expect(told).toEqual([])
+  })
+
+  it('ends an attempt once, at its timeout', async () => {
+    const { workers, ends, told } = setUp(5)
+    workers.run(claimed('a', 1), 's', false)
+    await workers.idle()
+    ends.get('a.1')?.('late')
+    await Promise.resolve()
+    await Promise.resolve()
+    expect(told).toEqual(['1 failed, timeout'])
+  })
+})
