@@ -15,6 +15,8 @@ export default defineConfig({
     // A busy machine may take long over a process that a test starts; a test that must be fast says so itself.
     testTimeout: 30_000,
     hookTimeout: 30_000,
+    // Most tests wait for processes and timers, so no core needs to be kept free for the runner.
+    maxWorkers: '100%',
     projects: packages
       .filter(({ dir }) => existsSync(join(dir, 'tsconfig.test.json')))
       .map(({ dir, manifest }) => ({

@@ -54,7 +54,7 @@ const wholeLifeRow: Row = {
           done(null, i)
         })
       }
-      const queue = async.priorityQueue(worker as async.AsyncWorker<Payload>, WORKERS)
+      const queue = async.priorityQueue(worker, WORKERS)
       // Its promise form takes no priority in its types, so the callback makes the promise.
       return wholeLife(
         (data) =>
