@@ -11,6 +11,7 @@ import { NeoTaskError } from './errors.js'
 export interface Service<Pool = unknown> {
   /** For messages. */
   readonly name: string
+  /** The pool consumes already: awaiting its `start` here would wait for this very call. */
   start(pool: Pool): Promise<void> | void
   stop(): Promise<void> | void
 }

@@ -358,6 +358,37 @@ describe('a storage that is away', () => {
     expect(await pool.getStats()).toMatchObject({ completed: 1 })
   })
 
+  it('gets one report of each attempt when it is there again, with the newest progress and every line', async () => {
+    const { clock, storage, poolOf } = world()
+    const over = gate()
+    let say: ((n: number) => void) | undefined
+    const pool = poolOf({
+      executor: async (_: number, ctx) => {
+        say = (n) => {
+          ctx.progress(n)
+          ctx.log(`line ${n}`)
+        }
+        await over.promise
+      },
+    })
+    const id = await pool.submit(1)
+    await clock.advanceAsync(10)
+    storage.down = true
+    for (let n = 1; n <= 20; n++) {
+      say?.(n)
+      await clock.advanceAsync(150)
+    }
+    const failed = storage.calls.at(-1)
+    expect(failed?.reports.length).toBe(1)
+    storage.down = false
+    await clock.advanceAsync(2000)
+    const task = await pool.getTask(id)
+    expect(task?.progress).toBe(20)
+    expect(task?.logs).toHaveLength(20)
+    over.open()
+    await clock.settle()
+  })
+
   it('rejects the checkpoint of an attempt that lost its task', async () => {
     const { clock, storage, poolOf } = world()
     let outcome: unknown

@@ -79,6 +79,8 @@ const FENCE = 0.88
 /** Pauses between repeats of a failed call, in ms. */
 const FIRST_PAUSE = 20
 const LONGEST_PAUSE = 1000
+/** Lines of an attempt that are worth keeping: a storage keeps no more of a task. */
+const MOST_LINES = 100
 
 interface Waiting {
   readonly session: string
@@ -301,7 +303,7 @@ export class Session {
     this.#poked = false
     const demand = this.#quiet || this.#state !== 'open' || this.fenced ? { want: 0 } : this.#host.demand()
     const renew = this.#state === 'open' && this.silence >= this.#beatEvery * 0.9
-    const reports = this.#unanswered.splice(0).concat(this.#host.reports())
+    const reports = merge(this.#unanswered.splice(0), this.#host.reports())
     if (!forced && settlements.length === 0 && demand.want === 0 && reports.length === 0 && !renew)
       return undefined
     return {
@@ -573,4 +575,25 @@ export class Session {
     this.#mismatches = 0
     await this.#resume([])
   }
+}
+
+/**
+ * Reports of a call that failed with those that came since: one for each attempt, so that they do not grow while the
+ * storage is away. A checkpoint stays by itself, for somebody awaits it.
+ */
+function merge(older: readonly Report[], newer: readonly Report[]): readonly Report[] {
+  if (older.length === 0) return newer
+  const checkpoints: Report[] = []
+  const latest = new Map<string, Report>()
+  for (const report of [...older, ...newer]) {
+    const attempt = `${report.token} ${report.id}`
+    const known = latest.get(attempt)
+    if (report.checkpoint !== undefined) checkpoints.push(report)
+    else if (known === undefined) latest.set(attempt, report)
+    else {
+      const logs = [...(known.logs ?? []), ...(report.logs ?? [])].slice(-MOST_LINES)
+      latest.set(attempt, { ...report, progress: report.progress ?? known.progress, logs })
+    }
+  }
+  return [...checkpoints, ...latest.values()]
 }
