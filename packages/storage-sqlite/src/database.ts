@@ -10,6 +10,7 @@ import { NeoTaskError, StorageUnavailableError, type Clock, type Refusal, type T
 import Sqlite from 'better-sqlite3'
 import { randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'
+import { ALONE, Checkpointer } from './checkpointer.js'
 import { checkFile, checkFormat, checkVersion, format, unavailable } from './file-check.js'
 import { APPLICATION_ID, MIGRATIONS } from './schema.js'
 
@@ -45,6 +46,8 @@ export class Database {
   readonly #busyTimeout: number
   readonly #migrations: readonly string[]
   readonly #statements = new Map<string, Statement>()
+  /** Of a file that is ours. */
+  readonly #checkpointer: Checkpointer | undefined
   #writes = 0
   #idle: Timer | undefined
   #closed = false
@@ -57,6 +60,10 @@ export class Database {
     this.name = name
     this.durable = !handle.memory
     this.clock = options.clock
+    if (!this.#owned || !this.durable) return
+    this.#checkpointer = new Checkpointer(name, options.clock, (pages) => {
+      if (handle.open) handle.pragma(`wal_autocheckpoint = ${pages}`)
+    })
   }
 
   /** Opens, checks and migrates. Waits for whoever is writing. */
@@ -80,7 +87,7 @@ export class Database {
       await database.patiently(() => database.#prepareFile(options.synchronous))
       return database
     } catch (error) {
-      database.close()
+      await database.close()
       throw error
     }
   }
@@ -220,10 +227,11 @@ export class Database {
     }
   }
 
-  close(): void {
+  async close(): Promise<void> {
     if (this.#closed) return
     this.#closed = true
     this.#idle?.cancel()
+    await this.#checkpointer?.close()
     this.#statements.clear()
     if (this.#owned) this.#handle.close()
   }
@@ -264,7 +272,7 @@ export class Database {
         throw unavailable(this.name, 'its file system does not support a write-ahead log')
       }
       handle.pragma(`synchronous = ${synchronous}`)
-      handle.pragma('wal_autocheckpoint = 1000')
+      handle.pragma(`wal_autocheckpoint = ${ALONE}`)
       handle.pragma(`journal_size_limit = ${64 * 1024 * 1024}`)
       handle.pragma('cache_size = -16000')
       const version = Number(handle.pragma('user_version', { simple: true }))
@@ -366,6 +374,7 @@ export class Database {
 
   #written(): void {
     this.#writes++
+    this.#checkpointer?.committed()
     if (!this.#owned || !this.durable || this.#idle) return
     const watch = (seen: number): void => {
       this.#idle = this.clock.after(IDLE, () => {
@@ -379,6 +388,7 @@ export class Database {
   }
 
   #emptyLog(): void {
+    if (this.#checkpointer?.empty() === true) return
     try {
       this.#handle.pragma('wal_checkpoint(TRUNCATE)')
     } catch {

@@ -115,7 +115,7 @@ class SqliteStorage implements Storage {
     const { database } = this.#connection
     this.notices.stop()
     this.#connection.set(undefined)
-    database.close()
+    await database.close()
   }
 
   async #open(): Promise<StorageInfo> {
