@@ -53,12 +53,12 @@ test('an older file is brought to the present format, and keeps its tasks', asyn
   await makeTask()
   const database = await open(NEXT)
   expect(database.get('SELECT colour, pending FROM neotask_queues')).toEqual([null, 1])
-  database.close()
+  await database.close()
   expect(header().version).toBe(NEXT.length)
 })
 
 test('a version that does not know the format leaves the file alone', async () => {
-  ;(await open(NEXT)).close()
+  await (await open(NEXT)).close()
   await expect(sqliteStorage(path).open()).rejects.toMatchObject({ code: 'STORAGE_FORMAT' })
 })
 
@@ -75,8 +75,8 @@ test('a migration that fails changes nothing', async () => {
 test('in a database of its owner the version stands in a table', async () => {
   const handle = new Sqlite(path)
   handle.pragma('user_version = 42')
-  ;(await open(undefined, handle)).close()
-  ;(await open(NEXT, handle)).close()
+  await (await open(undefined, handle)).close()
+  await (await open(NEXT, handle)).close()
   expect(handle.prepare(`SELECT value FROM neotask_meta WHERE key = 'format'`).pluck().get()).toBe(
     NEXT.length,
   )
