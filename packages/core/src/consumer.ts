@@ -85,7 +85,6 @@ export class Consumer {
       wheel: this.#wheel,
       kinds,
       now: () => clock.now(),
-      alive: () => {},
       report: (execution) => this.#report(execution),
       checkpoint: (execution, state) => this.#checkpoint(execution, state),
       started: (execution) => {

@@ -18,8 +18,6 @@ export interface ExecutionHost {
   report(execution: Execution): void
   /** Stores the checkpoint now. */
   checkpoint(execution: Execution, state: Encoded): Promise<void>
-  /** The attempt gave a sign of life. */
-  alive(execution: Execution): void
   /** Wall time in ms. */
   now(): number
 }
@@ -113,12 +111,7 @@ export class Execution implements TaskContext {
   progress(value: unknown): void {
     const { codec, maxPayload } = this.#host
     this.progressed = encodePayload(codec, value, 'progress', maxPayload)
-    this.#host.alive(this)
     this.#host.report(this)
-  }
-
-  heartbeat(): void {
-    this.#host.alive(this)
   }
 
   async checkpoint(state: unknown): Promise<void> {

@@ -96,11 +96,6 @@ export class FutureManager {
     })
   }
 
-  /** Tasks that somebody waits for. */
-  get size(): number {
-    return this.#futures.size
-  }
-
   /** Promises the result of the task; always settles. */
   wait(id: string, options: WaitOptions = NO_BOUNDS): Promise<unknown> {
     if (this.#closed) return Promise.reject(closedError(id))

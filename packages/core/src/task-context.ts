@@ -24,8 +24,6 @@ export interface TaskContext {
   readonly timedOut: boolean
   /** Tells how far it is; the newest value is stored within about 100 ms. Any value that the codec takes. */
   progress(value: unknown): void
-  /** Says that the attempt is alive without saying how far it is. */
-  heartbeat(): void
   /**
    * Saves what the next attempt, on whichever node, finds in `state`. Resolves when it is stored; rejects
    * `LEASE_LOST` when this attempt no longer holds the task.

@@ -98,6 +98,34 @@ describe('definitions', () => {
   })
 })
 
+describe('close', () => {
+  it('says how many waiting tasks are lost with a memory of the pool itself, and loses none of a shared one', async () => {
+    for (const storage of [undefined, memoryStorage()]) {
+      const started: number[] = []
+      let go!: () => void
+      const gone = new Promise<void>((resolve) => (go = resolve))
+      const pool = poolOf({
+        storage,
+        executor: async (n: number) => {
+          started.push(n)
+          await gone
+        },
+      })
+      const ten = new Promise<void>((resolve) => {
+        pool.on('task.started', () => {
+          if (started.length === 9) resolve()
+        })
+      })
+      await pool.submitBatch(Array.from({ length: 1010 }, (_, data) => ({ data })))
+      await ten
+      const closing = pool.close()
+      go()
+      expect(await closing).toMatchObject({ finished: 10, discarded: storage === undefined ? 1000 : 0 })
+      expect(started).toHaveLength(10)
+    }
+  })
+})
+
 describe('pause', () => {
   it('of this process does not begin to consume, and holds when it does', async () => {
     let calls = 0

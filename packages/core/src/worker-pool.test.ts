@@ -38,7 +38,6 @@ function setUp(timeout?: number): { workers: WorkerPool; ends: Ends; told: strin
     wheel: new TimeWheel(systemClock, () => {}),
     kinds: new Kinds(executor, [], { retry: DEFAULT_RETRY, timeout, codec: jsonCodec }),
     now: () => 0,
-    alive: () => {},
     report: () => {},
     checkpoint: async () => {},
     started: () => {},
