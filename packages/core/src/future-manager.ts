@@ -7,6 +7,7 @@
  */
 import { randomBytes } from 'node:crypto'
 import { Batcher } from './batcher.js'
+import { IdMap } from './id-map.js'
 import type { Clock, Timer } from './clock.js'
 import {
   NeoTaskError,
@@ -46,6 +47,7 @@ interface FutureContext {
 
 /** A wait that all who want the result of a task share. */
 export interface Future {
+  readonly id: string
   readonly promise: Promise<unknown>
   readonly resolve: (value: unknown) => void
   readonly reject: (error: unknown) => void
@@ -55,7 +57,7 @@ export interface Future {
   expected: number
   /** Whether the storage knows the task: if it does not later, the task was removed. */
   seen: boolean
-  /** Monotonic ms of the last look. */
+  /** Monotonic ms of the last look: whole ones, which take no memory of their own. */
   looked: number
 }
 
@@ -77,7 +79,9 @@ export class FutureManager {
   /** The name of this manager's channel. */
   readonly watcher: string = randomBytes(6).toString('base64url')
   readonly #context: FutureContext
-  readonly #futures = new Map<string, Future>()
+  readonly #futures = new IdMap<Future>()
+  /** Goes through the waits, a piece at each poll. */
+  #round: Iterator<Future, undefined> | undefined
   readonly #looks: Batcher<string, WatchOutcome>
   #timer: Timer | undefined
   #unsubscribe: (() => Promise<void>) | undefined
@@ -110,9 +114,11 @@ export class FutureManager {
   /**
    * Waits for a task that is about to be submitted with this manager's {@link watcher}; `undefined` when somebody
    * waits for that id already.
+   *
+   * @param isNew whether the id was made for this task, so that nobody can know it yet
    */
-  expect(id: string): Future | undefined {
-    if (this.#futures.has(id)) return undefined
+  expect(id: string, isNew = false): Future | undefined {
+    if (!isNew && this.#futures.has(id)) return undefined
     const future = this.#create(id)
     future.waiting++
     future.expected++
@@ -153,7 +159,7 @@ export class FutureManager {
   async close(): Promise<void> {
     this.#closed = true
     this.#timer?.cancel()
-    for (const [id, future] of this.#futures) future.reject(closedError(id))
+    for (const future of this.#futures.values()) future.reject(closedError(future.id))
     this.#futures.clear()
     await this.#subscribing
     await this.#unsubscribe?.()
@@ -175,8 +181,8 @@ export class FutureManager {
   #create(id: string): Future {
     const promise = new Promise<unknown>(capture)
     const { resolve, reject } = captured
-    const looked = this.#context.clock.monotonic()
-    const future: Future = { promise, resolve, reject, waiting: 0, expected: 0, seen: false, looked }
+    const looked = Math.trunc(this.#context.clock.monotonic())
+    const future: Future = { id, promise, resolve, reject, waiting: 0, expected: 0, seen: false, looked }
     this.#futures.set(id, future)
     this.#subscribing ??= this.#subscribe()
     this.#arm()
@@ -199,13 +205,13 @@ export class FutureManager {
   #heard(message: string): void {
     setImmediate(() => {
       if (this.#futures.size === 0) return
-      const ids = message === CHANGED ? [...this.#futures.keys()].slice(0, POLLED) : message.split(' ')
-      for (const id of ids) this.check(id)
+      if (message !== CHANGED) for (const id of message.split(' ')) this.check(id)
+      else this.#lookAgain(Infinity)
     })
   }
 
   async #look(id: string, future: Future): Promise<void> {
-    future.looked = this.#context.clock.monotonic()
+    future.looked = Math.trunc(this.#context.clock.monotonic())
     const early = future.expected > 0
     let outcome: WatchOutcome
     try {
@@ -282,6 +288,21 @@ export class FutureManager {
     })
   }
 
+  /** Asks for what was not looked at since; what is beyond the bound has its turn in the next poll. */
+  #lookAgain(since: number): void {
+    this.#round ??= this.#futures.values()
+    for (let looks = 0; looks < POLLED;) {
+      const { value: future } = this.#round.next()
+      if (future === undefined) {
+        this.#round = undefined
+        return
+      }
+      if (future.looked > since) continue
+      looks++
+      void this.#look(future.id, future)
+    }
+  }
+
   /** One timer for all waits; it holds the process, because somebody waits. */
   #arm(): void {
     this.#timer ??= this.#context.clock.after(
@@ -290,16 +311,7 @@ export class FutureManager {
         this.#timer = undefined
         if (this.#futures.size === 0) return
         this.#arm()
-        const before = this.#context.clock.monotonic() - POLL * 0.9
-        let looks = 0
-        for (const [id, future] of this.#futures) {
-          if (future.looked > before) continue
-          if (++looks > POLLED) break
-          // To the end, so that those beyond the bound have their turn next time.
-          this.#futures.delete(id)
-          this.#futures.set(id, future)
-          void this.#look(id, future)
-        }
+        this.#lookAgain(this.#context.clock.monotonic() - POLL * 0.9)
       },
       { hold: true },
     )

@@ -12,6 +12,7 @@
  * The methods below are parts of steps; a step is one call of a face, runs without a pause, and ends with
  * {@link MemoryQueue.conclude}.
  */
+import { IdMap } from './id-map.js'
 import { Groups } from './memory-groups.js'
 import { Lease } from './memory-lease.js'
 import type { MemoryNotices } from './memory-notices.js'
@@ -43,7 +44,7 @@ interface Cascade {
 export class MemoryQueue {
   readonly ref: QueueRef
   readonly notices: MemoryNotices
-  readonly tasks: Map<string, Task> = new Map<string, Task>()
+  readonly tasks: IdMap<Task> = new IdMap<Task>()
   readonly ready: Line = new Line()
   readonly lanes: Map<string, Line> = new Map<string, Line>()
   readonly due: Due = new Due()

@@ -91,7 +91,17 @@ export function isGeneratedId(id: string): boolean {
 
 const DIGITS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const BASE = DIGITS.length
-const PER_MS = BASE * BASE
+const PER_BLOCK = BASE * BASE
+/** ms in which a block of ids may be begun. */
+const BLOCK_MS = 100
+const TIME = 7
+const PLACE = 2
+const GENERATOR = TIME + PLACE + 1
+const LENGTH = GENERATOR + 6
+const DASH = '-'.charCodeAt(0)
+/** The value of each digit, by its character code. */
+const VALUES = new Int8Array(128).fill(-1)
+for (let value = 0; value < BASE; value++) VALUES[DIGITS.charCodeAt(value)] = value
 
 function digits(value: number, length: number): string {
   let text = ''
@@ -101,27 +111,56 @@ function digits(value: number, length: number): string {
   return text
 }
 
+/** The place of an id within its block, 0 to 3 843; -1 when it has not the form that {@link TaskIds} makes. */
+export function placeOf(id: string): number {
+  if (id.length !== LENGTH || id.charCodeAt(GENERATOR - 1) !== DASH) return -1
+  const high = VALUES[id.charCodeAt(TIME)] ?? -1
+  const low = VALUES[id.charCodeAt(TIME + 1)] ?? -1
+  return high < 0 || low < 0 ? -1 : high * BASE + low
+}
+
+/** Whether two ids that tell a place are of the same block. */
+export function isInBlockOf(other: string, id: string): boolean {
+  for (let i = 0; i < TIME; i++) if (other.charCodeAt(i) !== id.charCodeAt(i)) return false
+  for (let i = GENERATOR; i < LENGTH; i++) if (other.charCodeAt(i) !== id.charCodeAt(i)) return false
+  return true
+}
+
+/** A name for the block of an id that tells its place. */
+export function blockOf(id: string): string {
+  return id.slice(0, TIME) + id.slice(GENERATOR)
+}
+
+/** The id at a place in the block of another. */
+export function idAt(other: string, place: number): string {
+  return other.slice(0, TIME) + digits(place, PLACE) + other.slice(TIME + PLACE)
+}
+
 /**
- * Makes ids of 16 characters that sort by the time of their making: 7 characters of time in ms, 2 of a counter,
- * 6 that tell this generator from any other. More than 3 844 ids in one ms borrow from the next.
+ * Makes ids of 16 characters: 7 of the time in ms at which a block of them was begun, 2 of the place in the block,
+ * 6 that tell this generator from any other. They sort by the time of their making, those of one generator exactly
+ * and others to 100 ms. A block that is full before its time borrows the next ms.
  */
 export class TaskIds {
   readonly #suffix = `-${digits(Math.floor(Math.random() * BASE ** 6), 6)}`
+  /** What follows the time, for each place: made once, so that an id is put together from two pieces only. */
+  readonly #tails: string[] = []
   #ms = 0
   #prefix = ''
-  #count = PER_MS
+  #place = PER_BLOCK
 
   /** @param now wall time in ms */
   next(now: number): string {
-    if (now > this.#ms) this.#turn(now)
-    else if (this.#count === PER_MS) this.#turn(this.#ms + 1)
-    const count = this.#count++
-    return this.#prefix + DIGITS.charAt(Math.floor(count / BASE)) + DIGITS.charAt(count % BASE) + this.#suffix
+    if (now >= this.#ms + BLOCK_MS) this.#begin(now)
+    else if (this.#place === PER_BLOCK) this.#begin(Math.max(now, this.#ms + 1))
+    const place = this.#place++
+    // Places begin at 0 each time, so the array has no holes.
+    return this.#prefix + (this.#tails[place] ??= digits(place, PLACE) + this.#suffix)
   }
 
-  #turn(ms: number): void {
+  #begin(ms: number): void {
     this.#ms = ms
-    this.#prefix = digits(ms, 7)
-    this.#count = 0
+    this.#prefix = digits(ms, TIME)
+    this.#place = 0
   }
 }
