@@ -180,7 +180,7 @@ describe('a storage that does not answer', () => {
     const { name, durable, limits, session, upkeep, records, locks, notices } = storage
     const silent: Storage = {
       ...{ name, durable, limits, session, upkeep, records, locks, notices },
-      queue: new Proxy(storage.queue, { get: () => never }),
+      queue: new Proxy(storage.queue, { get: (_, name) => (name === 'enqueueNow' ? undefined : never) }),
       open: () => storage.open(),
       close: () => storage.close(),
     }

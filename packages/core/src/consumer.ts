@@ -27,6 +27,8 @@ export interface ConsumerContext {
   readonly lifecycle: LifecycleManager
   readonly events: EventBus<PoolEvents>
   readonly stats: StatsRecorder
+  /** Of those who wait in this process. */
+  readonly watcher: string
   readonly troubled: (error: unknown, during: string) => void
 }
 
@@ -93,15 +95,15 @@ export class Consumer {
         const { id, name, attempt } = execution
         events.emit('task.started', { id, name, node: options.node, attempt })
       },
-      succeeded: (execution, value) => {
-        this.#ended(execution, prefetch)
-        lifecycle.succeeded(execution, value, this.#session)
+      succeeded: (execution, value, now) => {
+        this.#ended(execution, prefetch, now)
+        lifecycle.succeeded(execution, value, this.#session, now)
       },
-      failed: (execution, error) => {
-        this.#ended(execution, prefetch)
-        lifecycle.failed(execution, error, this.#session)
+      failed: (execution, error, now) => {
+        this.#ended(execution, prefetch, now)
+        lifecycle.failed(execution, error, this.#session, now)
       },
-      freed: () => this.#scheduler.freed(),
+      freed: (now) => this.#scheduler.freed(now),
     })
 
     this.#scheduler = new QueueScheduler(prefetch, {
@@ -109,7 +111,7 @@ export class Consumer {
       concurrency,
       active: () => this.#workers.active,
       fenced: () => this.#session.fenced,
-      run: (task, marked) => this.#workers.run(task, this.#session.id, marked),
+      run: (task, marked, now) => this.#workers.run(task, this.#session.id, marked, now),
       release: (task) => lifecycle.release(task, this.#session),
       poke: () => this.#session.poke(),
       mark: () => this.#session.force(),
@@ -130,6 +132,7 @@ export class Consumer {
         serves: { ...ref, kinds: served },
         retention: options.retention,
         maxReclaims: options.maxReclaims,
+        watcher: context.watcher,
       },
       {
         demand: () => this.#scheduler.demand(),
@@ -274,8 +277,8 @@ export class Consumer {
     return outcome
   }
 
-  #ended(execution: Execution, prefetch: Prefetch): void {
-    prefetch.ran(this.#context.options.clock.monotonic() - execution.startedAt)
+  #ended(execution: Execution, prefetch: Prefetch, now: number): void {
+    prefetch.ran(now - execution.startedAt)
     // An older attempt of a task that was lost and claimed again here says nothing of the one that runs now.
     if (this.#workers.find(execution.id) === undefined) this.#scheduler.ended(execution.id)
     // What it said last goes along with its settlement, for afterwards the storage would refuse it.

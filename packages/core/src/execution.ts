@@ -33,7 +33,7 @@ export class Execution implements TaskContext {
   #controller: AbortController | undefined
   #aborted: AbortKind | undefined
   /** Monotonic ms of the handler's call. */
-  startedAt = 0
+  readonly startedAt: number
   /** Whether the storage knows that it has started. */
   marked = false
   /** Whether its end was decided; what its handler does afterwards counts no more. */
@@ -45,8 +45,9 @@ export class Execution implements TaskContext {
   /** Lines of the log not stored yet. */
   lines: string[] | undefined
 
-  constructor(host: ExecutionHost, claimed: Claimed, session: string) {
+  constructor(host: ExecutionHost, claimed: Claimed, session: string, now: number) {
     this.#host = host
+    this.startedAt = now
     this.claimed = claimed
     this.session = session
   }

@@ -46,6 +46,7 @@ describe('overflow: wait', () => {
     const { enqueue } = storage.queue
     let answer: () => void = () => {}
     let asked = 0
+    Object.assign(storage.queue, { enqueueNow: undefined })
     storage.queue.enqueue = async (...request) => {
       asked++
       const outcomes = await enqueue.apply(storage.queue, request)

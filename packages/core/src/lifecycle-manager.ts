@@ -26,7 +26,16 @@ import type { PoolEvents } from './pool-events.js'
 import type { StatsRecorder } from './pool-stats.js'
 import { retryDelay, type RetryPolicy } from './retry-policy.js'
 import type { Session } from './session.js'
-import type { Claimed, EnqueueOutcome, NewTask, QueueRef, Refusal, Settlement, Storage } from './storage.js'
+import type {
+  Claimed,
+  EnqueueOptions,
+  EnqueueOutcome,
+  NewTask,
+  QueueRef,
+  Refusal,
+  Settlement,
+  Storage,
+} from './storage.js'
 import { TaskIds } from './task.js'
 
 /** A settlement, with what this process still wants to know when it is answered. */
@@ -68,6 +77,7 @@ export class LifecycleManager {
   readonly #clock: Clock
   readonly #ids = new TaskIds()
   readonly #submits: Batcher<Submission, EnqueueOutcome>
+  readonly #limits: EnqueueOptions
   /** With a counter, tells this pool's repeats from other tasks with the same id. */
   readonly #nonce: string
   #nonces = 0
@@ -81,9 +91,9 @@ export class LifecycleManager {
     const { storage, ref, options } = context
     this.#clock = options.clock
     this.#nonce = `${context.futures.watcher}.`
-    const limits = { maxQueueSize: options.maxQueueSize }
+    this.#limits = { maxQueueSize: options.maxQueueSize }
     this.#submits = new Batcher({
-      run: (tasks) => storage.queue.enqueue(ref, tasks, limits),
+      run: (tasks) => storage.queue.enqueue(ref, tasks, this.#limits),
       maxItems: storage.limits.enqueue,
       size: (task) => encodedSize(task.payload),
       maxSize: BATCH_BYTES,
@@ -127,23 +137,25 @@ export class LifecycleManager {
     }
   }
 
-  /** Stores the task; its `answer` is called when the storage has answered. */
+  /** Stores the task; its `answer` is called when the storage has answered, which may be now. */
   submit(task: Submission): void {
+    const { storage, ref } = this.#context
     // Whoever waits for room was there first.
     if (this.#roomWaiters.length > 0) this.#waitForRoom(task)
-    else this.#submits.push(task, this.#answered, this.#failed)
+    else if (storage.queue.enqueueNow === undefined) this.#submits.push(task, this.#answered, this.#failed)
+    else this.#answered(storage.queue.enqueueNow(ref, task, this.#limits), task)
   }
 
   /** Stores the task in the caller's own open transaction. */
   submitSync(task: Submission): void {
-    const { storage, ref, options } = this.#context
+    const { storage, ref } = this.#context
     if (storage.queue.enqueueSync === undefined) {
       throw new NeoTaskError(
         'ILLEGAL_STATE',
         `submitSync: the storage ${storage.name} has no transactions of yours`,
       )
     }
-    const outcomes = storage.queue.enqueueSync(ref, [task], { maxQueueSize: options.maxQueueSize })
+    const outcomes = storage.queue.enqueueSync(ref, [task], this.#limits)
     const outcome = outcomes[0] as EnqueueOutcome
     if (typeof outcome === 'object') throw refusalError(outcome, task.id)
     this.#tell(task, outcome)
@@ -227,10 +239,10 @@ export class LifecycleManager {
 
   // ------------------------------------------------------------------------------------------------- settle
 
-  /** The handler returned. */
-  succeeded(execution: Execution, value: unknown, session: Session): void {
+  /** The handler returned. @param now monotonic ms */
+  succeeded(execution: Execution, value: unknown, session: Session, now: number): void {
     const { options } = this.#context
-    const duration = this.#measure(execution)
+    const duration = this.#measure(execution, now)
     let result
     try {
       result = encodePayload(options.codec, value, 'result', options.maxPayload)
@@ -253,8 +265,8 @@ export class LifecycleManager {
   }
 
   /** The handler threw, its attempt took too long, or its data could not be read. */
-  failed(execution: Execution, error: unknown, session: Session): void {
-    const duration = this.#measure(execution)
+  failed(execution: Execution, error: unknown, session: Session, now: number): void {
+    const duration = this.#measure(execution, now)
     const { id, token } = execution.claimed
     if (execution.aborted === 'lease-lost' || execution.aborted === 'shutdown') {
       session.settle({ id, token, outcome: 'released' }, execution.session)
@@ -381,8 +393,7 @@ export class LifecycleManager {
     }
   }
 
-  #measure(execution: Execution): number {
-    const now = this.#clock.monotonic()
+  #measure(execution: Execution, now: number): number {
     const duration = now - execution.startedAt
     this.#context.stats.ran(duration, now)
     return duration

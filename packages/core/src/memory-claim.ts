@@ -7,7 +7,7 @@ import { laneOf, type MemoryQueue } from './memory-queue.js'
 import type { Line } from './memory-structures.js'
 import { bytesOf, isDoomed, scoreOf, type Task } from './memory-task.js'
 import { claimedOf } from './memory-views.js'
-import type { Claimed } from './storage.js'
+import type { Claimed, Encoded } from './storage.js'
 
 /** Tasks that one claim puts aside or ends on its way. */
 const ASIDE_LIMIT = 1_000
@@ -31,7 +31,7 @@ export function claim(
   const { want } = limits
   const bound = limits.moreUrgentThan === undefined ? Infinity : scoreOf(limits.moreUrgentThan, 0)
   const search = new Search(queue, lease, now)
-  let bytes = limits.wantBytes ?? CLAIM_BYTES
+  const bytes = new Bytes(limits.wantBytes ?? CLAIM_BYTES)
   let isShort = false
   while (claimed.length < want) {
     const line = search.next()
@@ -41,8 +41,7 @@ export function claim(
     }
     const task = line.head() as Task
     if (task.score >= bound) break
-    bytes -= bytesOf(task.payload)
-    if (bytes < 0 && claimed.length > 0) break
+    if (!bytes.fit(task.payload, claimed) && claimed.length > 0) break
     line.take(task)
     const waited = Math.max(0, now - task.since)
     lease.grant(task, claimed.length === 0 ? issue() : lease.token, now)
@@ -52,6 +51,26 @@ export function claim(
   if (isShort && !search.isExhausted) queue.wakeUps.idle.add(lease)
   else queue.wakeUps.idle.delete(lease)
   return claimed
+}
+
+/** Adds up what payloads take, and counts their characters one by one only when they may take too much. */
+class Bytes {
+  readonly #limit: number
+  #atMost = 0
+  #counted: number | undefined
+
+  constructor(limit: number) {
+    this.#limit = limit
+  }
+
+  /** Whether there is room for one more. @param before all that had room */
+  fit(payload: Encoded, before: readonly Claimed[]): boolean {
+    this.#atMost += typeof payload === 'string' ? payload.length * 3 : payload.byteLength
+    if (this.#atMost <= this.#limit) return true
+    this.#counted ??= before.reduce((sum, claimed) => sum + bytesOf(claimed.payload), 0)
+    this.#counted += bytesOf(payload)
+    return this.#counted <= this.#limit
+  }
 }
 
 /** Finds the line whose head is the most urgent task that the session may run. */

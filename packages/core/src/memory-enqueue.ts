@@ -12,6 +12,8 @@ import { MAX_PRIORITY, isGeneratedId, isStorableId } from './task.js'
 const MAX_UNIT_TASKS = 500
 const MAX_UNIT_BYTES = 1024 * 1024
 const MAX_PARENTS = 100
+/** Tombstones whose time is over that one new task removes, at most. */
+const TOMBSTONES_PRUNED = 100
 
 export function enqueue(
   queue: MemoryQueue,
@@ -20,21 +22,35 @@ export function enqueue(
   now: number,
 ): EnqueueOutcome[] {
   const outcomes: EnqueueOutcome[] = []
-  if (queue.tombstones.size > 0) queue.tombstones.prune(now, 100)
-  const limit = options?.maxQueueSize ?? Infinity
+  const limit = limitOf(options)
   for (const unit of units) {
     if (isList(unit)) enqueueList(queue, unit, limit, now, outcomes)
-    else {
-      const known = queue.tasks.get(unit.id)
-      outcomes.push(known === undefined ? enqueueOne(queue, unit, limit, now) : meet(queue, known, unit, now))
-    }
+    else outcomes.push(enqueueTask(queue, unit, limit, now))
   }
   return outcomes
+}
+
+/** The same for one task that is a unit of its own. */
+export function enqueueSingle(
+  queue: MemoryQueue,
+  task: NewTask,
+  options: EnqueueOptions | undefined,
+  now: number,
+): EnqueueOutcome {
+  return enqueueTask(queue, task, limitOf(options), now)
+}
+
+const limitOf = (options: EnqueueOptions | undefined): number => options?.maxQueueSize ?? Infinity
+
+function enqueueTask(queue: MemoryQueue, task: NewTask, limit: number, now: number): EnqueueOutcome {
+  const known = queue.tasks.get(task.id)
+  return known === undefined ? enqueueOne(queue, task, limit, now) : meet(queue, known, task, now)
 }
 
 const isList = (unit: Unit): unit is readonly NewTask[] => Array.isArray(unit)
 
 function enqueueOne(queue: MemoryQueue, task: NewTask, limit: number, now: number): EnqueueOutcome {
+  if (queue.tombstones.size > 0) queue.tombstones.prune(now, TOMBSTONES_PRUNED)
   const buried = queue.tombstones.get(task.id, now)
   if (buried !== undefined) return isRepeat(task, buried.nonce) ? 'repeated' : 'duplicate'
   const refusal = check(queue, task) ?? checkRoom(queue, 1, limit)
@@ -56,10 +72,7 @@ function enqueueList(
       outcomes.push(refusal)
       continue
     }
-    const known = queue.tasks.get(task.id)
-    outcomes.push(
-      known === undefined ? enqueueOne(queue, task, Infinity, now) : meet(queue, known, task, now),
-    )
+    outcomes.push(enqueueTask(queue, task, Infinity, now))
   }
 }
 

@@ -2,12 +2,15 @@
 import type { Lease } from './memory-lease.js'
 import type { MemoryQueue } from './memory-queue.js'
 import { keep, rareOf, type Task } from './memory-task.js'
+import { dropWatcher } from './memory-watch.js'
 import type { Settlement } from './storage.js'
 
 /** @returns whether it counts as accepted: now, or as the repeat of one that was; otherwise nothing changed */
 export function settle(queue: MemoryQueue, lease: Lease, settlement: Settlement, now: number): boolean {
   const { token } = settlement
-  const task = queue.tasks.get(settlement.id)
+  const { oldest } = lease
+  // Most end in the order in which they were claimed, so the first one is looked at first.
+  const task = oldest?.id === settlement.id ? oldest : queue.tasks.get(settlement.id)
   if (task === undefined) return false
   if (!lease.holds(task, token)) return token > 0 && task.settledToken === token
   task.settledToken = token
@@ -15,6 +18,7 @@ export function settle(queue: MemoryQueue, lease: Lease, settlement: Settlement,
   if (task.rare !== undefined && settlement.outcome !== 'released') task.rare.timedOut = false
   switch (settlement.outcome) {
     case 'success':
+      dropWatcher(task, lease.options.watcher, now)
       task.attempts++
       task.result = keep(settlement.result)
       task.resultCodec = settlement.codec
@@ -22,6 +26,7 @@ export function settle(queue: MemoryQueue, lease: Lease, settlement: Settlement,
       queue.finish(task, 'success', token, now)
       break
     case 'failed': {
+      dropWatcher(task, lease.options.watcher, now)
       task.attempts++
       const rare = rareOf(task)
       rare.error = settlement.error

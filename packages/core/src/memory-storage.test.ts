@@ -131,6 +131,33 @@ describe('notices', () => {
     expect(heard).toEqual(['a b'])
   })
 
+  it('do not tell a session of ends that it settles itself, and others all the same', async () => {
+    const storage = memoryStorage()
+    const heard: string[] = []
+    for (const watcher of ['own', 'other']) {
+      await storage.notices.subscribe(finalChannel(watcher), (id) => heard.push(`${watcher}: ${id}`))
+    }
+    await storage.session.open('s', { ...sessionOptions(), watcher: 'own' })
+    const ids = ['won', 'failed', 'ended']
+    await storage.queue.enqueue(
+      REF,
+      ids.map((id) => newTask(id, { watcher: 'own' })),
+    )
+    await storage.queue.watch(REF, ids, { watcher: 'other', ttl: 1000 })
+    const { token } = await storage.session.work(request('s', { want: 2 }))
+    await storage.session.work(
+      request('s', {
+        ack: token,
+        settlements: [
+          { id: 'won', token, outcome: 'success', result: '1', codec: 'json' },
+          { id: 'failed', token, outcome: 'failed', error: '{}', fingerprint: 'f' },
+        ],
+      }),
+    )
+    await storage.queue.cancel(REF, ['ended'])
+    expect(heard.sort()).toEqual(['other: ended', 'other: won failed', 'own: ended'])
+  })
+
   it('do not reach a listener that left before they were delivered', async () => {
     const storage = memoryStorage()
     const heard: string[] = []
@@ -182,6 +209,18 @@ describe('one storage', () => {
 
   it('is another one each time', async () => {
     expect((await memoryStorage().open()).runId).not.toBe((await memoryStorage().open()).runId)
+  })
+})
+
+describe('a task sent by itself', () => {
+  it('is accepted, known and refused as in a batch, before the call returns', async () => {
+    const { queue } = memoryStorage()
+    const enqueueNow = queue.enqueueNow?.bind(queue) as NonNullable<typeof queue.enqueueNow>
+    expect(enqueueNow(REF, newTask('a'))).toBe('accepted')
+    expect(enqueueNow(REF, newTask('a'))).toBe('duplicate')
+    expect(enqueueNow(REF, newTask('b'), { maxQueueSize: 1 })).toMatchObject({ code: 'QUEUE_FULL' })
+    expect(enqueueNow(REF, newTask('c', { priority: -1 }))).toMatchObject({ code: 'OPTION_INVALID' })
+    expect((await queue.counts(REF)).pending).toBe(1)
   })
 })
 

@@ -9,7 +9,7 @@
  */
 import { systemClock, type Clock } from './clock.js'
 import { optionError } from './errors.js'
-import { enqueue } from './memory-enqueue.js'
+import { enqueue, enqueueSingle } from './memory-enqueue.js'
 import { MemoryNotices } from './memory-notices.js'
 import { MemoryQueue } from './memory-queue.js'
 import { MemoryLocks, MemoryRecords } from './memory-records.js'
@@ -26,6 +26,7 @@ import type {
   GroupFlags,
   HistoryBucket,
   ListQuery,
+  NewTask,
   OperationOutcome,
   QueueCounts,
   QueueFace,
@@ -124,6 +125,14 @@ class MemoryQueues implements QueueFace {
     const outcomes = enqueue(queue, units, options, now)
     queue.conclude(now)
     return outcomes
+  }
+
+  enqueueNow(ref: QueueRef, task: NewTask, options?: EnqueueOptions): EnqueueOutcome {
+    const now = this.#now()
+    const queue = this.of(ref)
+    const outcome = enqueueSingle(queue, task, options, now)
+    queue.conclude(now)
+    return outcome
   }
 
   async get(ref: QueueRef, ids: readonly string[]): Promise<(TaskRecord | undefined)[]> {

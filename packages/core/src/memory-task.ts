@@ -84,8 +84,8 @@ export class Task {
 /** A registration of a watcher. Of a final task: only until when its record stays for those who were told. */
 export interface Watch {
   readonly watcher: string
-  until: number
-  next: Watch | undefined
+  readonly until: number
+  readonly next: Watch | undefined
 }
 
 /** What few tasks have, made when the first of it is needed. */

@@ -45,7 +45,7 @@ function bench(concurrency: number, prefetch: number): Bench {
     end: (id) => {
       it.running.delete(id)
       it.scheduler.ended(id)
-      it.scheduler.freed()
+      it.scheduler.freed(0)
     },
   }
   return it

@@ -23,8 +23,8 @@ export interface QueueSchedulerHost {
   active(): number
   /** Whether no handler may be called now. */
   fenced(): boolean
-  /** Calls the handler. */
-  run(task: Claimed, marked: boolean): void
+  /** Calls the handler. @param now monotonic ms */
+  run(task: Claimed, marked: boolean, now: number): void
   /** Gives a task back to its old place. */
   release(task: Claimed): void
   /** There is demand. */
@@ -74,10 +74,14 @@ export class QueueScheduler {
 
   /** What this node would take now. */
   demand(): Demand {
+    return this.#demand(undefined)
+  }
+
+  #demand(now: number | undefined): Demand {
     if (!this.#open || this.#pausedHere) return NOTHING
     const free = this.#free
     const waiting = this.#buffer.size + this.#solo.length
-    const want = this.#prefetch.demand(free, waiting, this.#host.clock.monotonic())
+    const want = this.#prefetch.demand(free, waiting, now ?? this.#host.clock.monotonic())
     if (want > 0) return { want }
     if (this.#urgent === undefined || this.#buffer.size === 0) return NOTHING
     return { want: this.#buffer.size, moreUrgentThan: this.#worst }
@@ -121,9 +125,9 @@ export class QueueScheduler {
     this.pump()
   }
 
-  /** A slot is free. */
-  freed(): void {
-    this.pump()
+  /** A slot is free. @param now monotonic ms */
+  freed(now: number): void {
+    this.pump(now)
   }
 
   /** The attempt of a task ended. */
@@ -167,7 +171,7 @@ export class QueueScheduler {
       const task = this.#awaiting.get(id)
       if (task === undefined || task.token !== token) continue
       this.#awaiting.delete(id)
-      this.#host.run(task, true)
+      this.#host.run(task, true, this.#host.clock.monotonic())
     }
   }
 
@@ -208,21 +212,25 @@ export class QueueScheduler {
       this.#host.release(task)
   }
 
-  /** Starts what fits into the free slots. */
-  pump(): void {
+  /** Starts what fits into the free slots. @param now monotonic ms, if it is known */
+  pump(now?: number): void {
     if (this.#pumping || this.#resting || this.#host.fenced()) return
     this.#pumping = true
+    let time = now
     try {
       while (this.#mayStart()) {
-        if (this.#turnIsOver()) break
+        time ??= this.#host.clock.monotonic()
+        if (this.#turnIsOver(time)) break
         const task = this.#next()
         if (task === undefined) break
-        this.#start(task)
+        this.#start(task, time)
+        // The handler may have taken its time.
+        time = undefined
       }
     } finally {
       this.#pumping = false
     }
-    if (this.demand().want > 0) this.#host.poke()
+    if (this.#demand(now).want > 0) this.#host.poke()
   }
 
   get #free(): number {
@@ -255,11 +263,11 @@ export class QueueScheduler {
     return undefined
   }
 
-  #start(task: Claimed): void {
+  #start(task: Claimed, now: number): void {
     this.#lastStart = this.#turnStart
     if (task.reclaims > 0) this.#soloRuns = task.id
     if (task.reclaims === 0 && !task.probation) {
-      this.#host.run(task, false)
+      this.#host.run(task, false, now)
       return
     }
     this.#awaiting.set(task.id, task)
@@ -270,8 +278,7 @@ export class QueueScheduler {
    * Handlers that never wait would keep the event loop for as long as the buffer lasts, so after a while the rest
    * is left for the next turn.
    */
-  #turnIsOver(): boolean {
-    const now = this.#host.clock.monotonic()
+  #turnIsOver(now: number): boolean {
     if (this.#turnStart < 0) {
       this.#turnStart = now
       setImmediate(() => {

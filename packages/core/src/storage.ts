@@ -64,6 +64,11 @@ export interface QueueFace {
    * @returns one outcome for each task, in order, units flattened
    */
   enqueue(ref: QueueRef, units: readonly Unit[], options?: EnqueueOptions): Promise<EnqueueOutcome[]>
+  /**
+   * The same for one task, done when the call returns. Only where a step costs no more for one task than for many,
+   * as in memory: a pool then sends each task by itself, and gathers no batches.
+   */
+  enqueueNow?(ref: QueueRef, task: NewTask, options?: EnqueueOptions): EnqueueOutcome
   /** The same, inside the caller's own open transaction. Only where the storage is an embedded database. */
   enqueueSync?(ref: QueueRef, units: readonly Unit[], options?: EnqueueOptions): EnqueueOutcome[]
   /** The records of the ids, `undefined` for those that are unknown. */
@@ -320,6 +325,11 @@ export interface SessionOptions {
   readonly retention: Retention
   /** A started task is taken back this often; once more makes it `failed` with `POISON`. */
   readonly maxReclaims: number
+  /**
+   * The watcher of the node itself. A storage may leave out to tell it of ends that this session settles: the reply
+   * does.
+   */
+  readonly watcher?: string | undefined
 }
 
 export interface NodeInfo {

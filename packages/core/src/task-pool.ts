@@ -569,7 +569,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
 
   readonly #sendAndWait = (task: Submission): Promise<unknown> => {
     // Waited for before it exists, so that no end can be missed.
-    const future = (this.#parts as Parts).futures.expect(task.id)
+    const future = (this.#parts as Parts).futures.expect(task.id, task.nonce === undefined)
     if (future === undefined) return this.#sendThenWait(task)
     task.future = future
     this.#send(task)
@@ -635,7 +635,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   }
 
   async #start(): Promise<void> {
-    const { storage, lifecycle } = this.#parts ?? (await this.#open())
+    const { storage, lifecycle, futures } = this.#parts ?? (await this.#open())
     this.#refuseClosed()
     // A start that failed because of a service is tried again, and this pool consumes already.
     if (this.#options.concurrency > 0 && this.#consumer === undefined) {
@@ -647,6 +647,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
         lifecycle,
         events: this.#events,
         stats: this.#stats,
+        watcher: futures.watcher,
         troubled: (error, what) => this.#trouble(error, what),
       })
       await consumer.start()

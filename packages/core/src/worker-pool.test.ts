@@ -51,9 +51,9 @@ function setUp(timeout?: number): { workers: WorkerPool; ends: Ends; told: strin
 describe('WorkerPool', () => {
   it('goes on counting an attempt whose task was lost and is claimed again here', async () => {
     const { workers, ends, told } = setUp()
-    workers.run(claimed('a', 1), 'first', false)
+    workers.run(claimed('a', 1), 'first', false, 0)
     workers.abortAll('lease-lost')
-    workers.run(claimed('a', 2), 'second', false)
+    workers.run(claimed('a', 2), 'second', false, 0)
     expect(workers.active).toBe(2)
     const idle = workers.idle()
     ends.get('a.2')?.('new')
@@ -67,7 +67,7 @@ describe('WorkerPool', () => {
 
   it('frees the slot of what was taken, listens no more, and leaves a newer attempt alone', async () => {
     const { workers, ends, told } = setUp()
-    workers.run(claimed('a', 5), 's', false)
+    workers.run(claimed('a', 5), 's', false, 0)
     expect(workers.take('a', 4, 'cancelled')).toBe(false)
     expect(workers.take('a', 5, 'cancelled')).toBe(true)
     expect(workers.active).toBe(0)
@@ -79,7 +79,7 @@ describe('WorkerPool', () => {
 
   it('ends an attempt once, at its timeout', async () => {
     const { workers, ends, told } = setUp(5)
-    workers.run(claimed('a', 1), 's', false)
+    workers.run(claimed('a', 1), 's', false, 0)
     await workers.idle()
     ends.get('a.1')?.('late')
     await Promise.resolve()

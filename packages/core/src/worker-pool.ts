@@ -19,11 +19,18 @@ export interface WorkerPoolHost extends ExecutionHost {
   readonly kinds: Kinds
   /** A handler is about to be called. */
   started(execution: Execution): void
-  succeeded(execution: Execution, value: unknown): void
+  succeeded(execution: Execution, value: unknown, now: number): void
   /** Also after an abort; `execution.aborted` says so. */
-  failed(execution: Execution, error: unknown): void
-  /** A slot is free. */
-  freed(): void
+  failed(execution: Execution, error: unknown, now: number): void
+  /** A slot is free. @param now monotonic ms */
+  freed(now: number): void
+}
+
+/** Listens to the promise of one handler after another, so that no attempt needs functions of its own. */
+interface Listener {
+  execution: Execution | undefined
+  readonly resolved: (value: unknown) => void
+  readonly rejected: (error: unknown) => void
 }
 
 export class WorkerPool {
@@ -32,6 +39,8 @@ export class WorkerPool {
   readonly #running = new Map<string, Execution>()
   /** Attempts whose task was lost and claimed again by this very process while their handlers still run. */
   readonly #displaced = new Set<Execution>()
+  /** Those whose last promise has settled. */
+  readonly #listeners: Listener[] = []
   #idle: (() => void)[] = []
 
   constructor(concurrency: number, host: WorkerPoolHost) {
@@ -53,12 +62,11 @@ export class WorkerPool {
     return this.#running.get(id)
   }
 
-  /** Calls the task's handler. The caller has made sure that a slot is free. */
-  run(claimed: Claimed, session: string, marked: boolean): void {
+  /** Calls the task's handler. The caller has made sure that a slot is free. @param now monotonic ms */
+  run(claimed: Claimed, session: string, marked: boolean, now: number): void {
     const host = this.#host
-    const execution = new Execution(host, claimed, session)
+    const execution = new Execution(host, claimed, session, now)
     execution.marked = marked
-    execution.startedAt = host.clock.monotonic()
     const older = this.#running.get(claimed.id)
     if (older !== undefined) this.#displaced.add(older)
     this.#running.set(claimed.id, execution)
@@ -71,10 +79,9 @@ export class WorkerPool {
         execution.timer = host.wheel.add(timeout, () => this.#expire(execution, timeout))
       value = handler(data, execution)
       if (isThenable(value)) {
-        value.then(
-          (result) => this.#end(execution, true, result),
-          (error: unknown) => this.#end(execution, false, error),
-        )
+        const listener = this.#listeners.pop() ?? this.#createListener()
+        listener.execution = execution
+        value.then(listener.resolved, listener.rejected)
         return
       }
     } catch (error) {
@@ -115,6 +122,23 @@ export class WorkerPool {
     await new Promise<void>((resolve) => this.#idle.push(resolve))
   }
 
+  #createListener(): Listener {
+    const hear = (success: boolean, value: unknown): void => {
+      const execution = listener.execution
+      // A promise of another library may settle twice.
+      if (execution === undefined) return
+      listener.execution = undefined
+      this.#listeners.push(listener)
+      this.#end(execution, success, value)
+    }
+    const listener: Listener = {
+      execution: undefined,
+      resolved: (value) => hear(true, value),
+      rejected: (error) => hear(false, error),
+    }
+    return listener
+  }
+
   #expire(execution: Execution, timeout: number): void {
     if (execution.ended) return
     execution.abort('timeout')
@@ -130,16 +154,17 @@ export class WorkerPool {
     execution.ended = true
     execution.timer?.cancel()
     this.#remove(execution)
-    if (success) this.#host.succeeded(execution, value)
-    else this.#host.failed(execution, value)
-    this.#host.freed()
+    const now = this.#host.clock.monotonic()
+    if (success) this.#host.succeeded(execution, value, now)
+    else this.#host.failed(execution, value, now)
+    this.#host.freed(now)
   }
 
   #leave(execution: Execution): void {
     execution.ended = true
     execution.timer?.cancel()
     this.#remove(execution)
-    this.#host.freed()
+    this.#host.freed(this.#host.clock.monotonic())
   }
 
   #remove(execution: Execution): void {
