@@ -283,10 +283,16 @@ export class Batcher<In, Out> {
   }
 
   #noAnswer(sent: boolean, cause: unknown): StorageUnavailableError {
-    return new StorageUnavailableError(
-      'STORAGE_UNAVAILABLE',
-      `the storage gave no answer within ${formatDuration(this.#options.timeout)}${sent ? '' : ', and the call was not sent'}`,
-      { retryable: true, uncertain: sent, ...(cause === undefined ? {} : { cause }) },
-    )
+    const within = formatDuration(this.#options.timeout)
+    const unsent = sent ? '' : ', and the call was not sent'
+    const message =
+      cause instanceof Error
+        ? `the storage failed for ${within}${unsent}: ${cause.message}`
+        : `the storage gave no answer within ${within}${unsent}`
+    return new StorageUnavailableError('STORAGE_UNAVAILABLE', message, {
+      retryable: true,
+      uncertain: sent,
+      ...(cause === undefined ? {} : { cause }),
+    })
   }
 }

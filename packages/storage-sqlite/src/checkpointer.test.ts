@@ -54,6 +54,30 @@ async function commitUntil(commit: () => void, what: string, holds: () => boolea
 }
 
 describe('Checkpointer', () => {
+  it('tells once that a reader keeps the log from being moved', { timeout: 30_000 }, async () => {
+    const { database, checkpointer, limits, commit } = setUp()
+    await commitUntil(commit, 'the thread is ready', () => limits.length > 0)
+    const reader = new Sqlite(path, { readonly: true })
+    reader.exec('BEGIN')
+    reader.prepare('SELECT count(*) FROM rows').get()
+    const warnings: string[] = []
+    const hear = (warning: Error & { code?: string }): void => {
+      if (warning.code === 'NEOTASK_SQLITE_LOG') warnings.push(warning.message)
+    }
+    process.on('warning', hear)
+    for (let i = 0; i < 9; i++) {
+      database.prepare('INSERT INTO rows VALUES (?)').run('x'.repeat(8 * 1024 * 1024))
+    }
+    await commitUntil(commit, 'it is told', () => warnings.length > 0)
+    let more = 0
+    await commitUntil(commit, 'it has looked again', () => ++more > 60)
+    await checkpointer.close()
+    process.off('warning', hear)
+    expect(warnings).toEqual([expect.stringMatching(/^the log of .*tasks\.db has grown to \d+ MiB: /)])
+    reader.close()
+    database.close()
+  })
+
   it('starts after some commits, tells the connection to leave the log to it, and moves the pages', async () => {
     const { database, checkpointer, limits, commit, log } = setUp()
     commit()

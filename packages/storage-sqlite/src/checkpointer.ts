@@ -14,6 +14,8 @@ import { Worker } from 'node:worker_threads'
 export const ALONE = 1000
 /** The same with one: 32 MiB, which is reached only when the thread falls behind. */
 export const AHEAD = 8192
+/** Bytes of a log that are told, and that the file keeps when it is begun anew. */
+export const LARGE_LOG: number = 64 * 1024 * 1024
 /** Commits before a thread is worth its price. */
 const WORTH_WHILE = 200
 /** ms between looks at the log while something is written. */
@@ -26,6 +28,7 @@ const THREAD = `
 const { parentPort, workerData } = require('node:worker_threads')
 const Sqlite = require(workerData.module)
 const db = new Sqlite(workerData.path, { fileMustExist: true, timeout: 5 })
+const pageSize = db.pragma('page_size', { simple: true })
 const checkpoint = (mode) => db.pragma('wal_checkpoint(' + mode + ')')[0]
 parentPort.on('message', (message) => {
   if (message === 'close') {
@@ -33,17 +36,19 @@ parentPort.on('message', (message) => {
     parentPort.close()
     return
   }
+  let bytes = 0
   try {
     if (message === 'empty') checkpoint('TRUNCATE')
     else {
       const { log, checkpointed } = checkpoint('NOOP')
+      bytes = log * pageSize
       if (log - checkpointed >= workerData.enough) checkpoint('PASSIVE')
       if (log >= workerData.long) checkpoint('RESTART')
     }
   } catch {
     // Somebody is writing, or reads an old state: the next look will do.
   }
-  parentPort.postMessage('looked')
+  parentPort.postMessage(bytes)
 })
 parentPort.postMessage('ready')
 `
@@ -57,6 +62,8 @@ export class Checkpointer {
   #worker: Worker | undefined
   #state: 'new' | 'starting' | 'idle' | 'looking' | 'closed' = 'new'
   #timer: Timer | undefined
+  /** Whether a large log was told, since it was last small. */
+  #warned = false
 
   constructor(path: string, clock: Clock, setLimit: (pages: number) => void) {
     this.#path = path
@@ -115,11 +122,24 @@ export class Checkpointer {
     worker.on('message', (message: unknown) => {
       if (this.#state === 'closed') return
       if (message === 'ready') this.#setLimit(AHEAD)
+      else this.#warn(message as number)
       this.#state = 'idle'
     })
     worker.on('error', () => this.#giveUp())
     worker.on('exit', () => this.#giveUp())
     this.#worker = worker
+  }
+
+  /** A log beyond its bound means a reader that does not end, and nobody else would say so. */
+  #warn(bytes: number): void {
+    if (bytes < LARGE_LOG / 2) this.#warned = false
+    if (bytes < LARGE_LOG || this.#warned) return
+    this.#warned = true
+    const size = Math.round(bytes / 1024 / 1024)
+    process.emitWarning(
+      `the log of ${this.#path} has grown to ${size} MiB: somebody has been reading an old state of it for long`,
+      { type: 'NeoTaskWarning', code: 'NEOTASK_SQLITE_LOG' },
+    )
   }
 
   /** The thread died: the connection is alone again. */

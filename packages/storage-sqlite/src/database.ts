@@ -10,7 +10,7 @@ import { NeoTaskError, StorageUnavailableError, type Clock, type Refusal, type T
 import Sqlite from 'better-sqlite3'
 import { randomUUID } from 'node:crypto'
 import { resolve } from 'node:path'
-import { ALONE, Checkpointer } from './checkpointer.js'
+import { ALONE, Checkpointer, LARGE_LOG } from './checkpointer.js'
 import { checkFile, checkFormat, checkVersion, format, unavailable } from './file-check.js'
 import { APPLICATION_ID, MIGRATIONS } from './schema.js'
 
@@ -273,7 +273,7 @@ export class Database {
       }
       handle.pragma(`synchronous = ${synchronous}`)
       handle.pragma(`wal_autocheckpoint = ${ALONE}`)
-      handle.pragma(`journal_size_limit = ${64 * 1024 * 1024}`)
+      handle.pragma(`journal_size_limit = ${LARGE_LOG}`)
       handle.pragma('cache_size = -16000')
       const version = Number(handle.pragma('user_version', { simple: true }))
       checkVersion(this.name, Number(handle.pragma('application_id', { simple: true })), version, this.format)
