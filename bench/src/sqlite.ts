@@ -156,4 +156,55 @@ const latencyRow: Row = {
   },
 }
 
-export const sqliteRows: readonly Row[] = [submitRow, processRow, latencyRow]
+const startRow: Row = {
+  name: 'open a file with 100 000 waiting tasks, to the first handler',
+  unit: 'ms',
+  better: 'less',
+  subjects: {
+    neotask: () =>
+      inFile(async (path) => {
+        const filled = sqliteStorage(path)
+        const producer = new TaskPool<Payload, unknown>({ storage: filled, concurrency: 0 })
+        await submitAll(producer)
+        await producer.close()
+        await filled.close()
+        const start = performance.now()
+        const storage = sqliteStorage(path)
+        let begun: (ms: number) => void = () => {}
+        const first = new Promise<number>((resolve) => (begun = resolve))
+        const pool = new TaskPool({
+          storage,
+          executor: (_data: Payload) => begun(performance.now() - start),
+        })
+        await pool.start()
+        const ms = await first
+        await pool.close()
+        await storage.close()
+        return ms
+      }),
+    'plainjob process': () =>
+      inFile(async (path) => {
+        const filled = plainQueue(path)
+        filled.addMany(
+          'job',
+          Array.from({ length: COUNT }, (_, i) => payload(i)),
+        )
+        filled.close()
+        const start = performance.now()
+        const queue = plainQueue(path)
+        let begun: (ms: number) => void = () => {}
+        const first = new Promise<number>((resolve) => (begun = resolve))
+        const worker = defineWorker('job', async () => begun(performance.now() - start), {
+          queue,
+          logger: silent,
+        })
+        void worker.start()
+        const ms = await first
+        await worker.stop()
+        queue.close()
+        return ms
+      }),
+  },
+}
+
+export const sqliteRows: readonly Row[] = [submitRow, processRow, latencyRow, startRow]
