@@ -41,8 +41,8 @@ interface Worker {
 async function startWorker(): Promise<Worker> {
   const child = spawn(process.execPath, [program, database], { stdio: ['pipe', 'pipe', 'inherit'] })
   const output: string[] = []
-  child.stdout?.setEncoding('utf8').on('data', (text: string) => output.push(text))
-  await once(child.stdout as NodeJS.ReadableStream, 'data')
+  child.stdout.setEncoding('utf8').on('data', (text: string) => output.push(text))
+  await once(child.stdout, 'data')
   return { child, output }
 }
 
@@ -53,7 +53,7 @@ async function stopWorker({ child, output }: Worker): Promise<Timing> {
 }
 
 /** Offers tasks at a fixed rate until it is told to stop. */
-function offer(pool: TaskPool<Stamped, unknown>) {
+function offer(pool: TaskPool<Stamped>) {
   const submits: Promise<unknown>[] = []
   const start = performance.now()
   const timer = setInterval(() => {
@@ -84,7 +84,7 @@ test(
   'goes on beside a reader of an old state, and the log comes back to its bound',
   { timeout: (SECONDS * 2 + 90) * 1000 },
   async () => {
-    const producer = new TaskPool<Stamped, unknown>({ storage: `sqlite:${database}`, concurrency: 0 })
+    const producer = new TaskPool<Stamped>({ storage: `sqlite:${database}`, concurrency: 0 })
     await producer.start()
     const workers = [await startWorker(), await startWorker()]
 
