@@ -8,6 +8,7 @@
  * object of its fields.
  */
 import { NeoTaskError, PayloadError, show } from './errors.js'
+import { isInstanceOfPlainClass, MAX_DEPTH, PlainValue } from './plain-value.js'
 import type { Encoded } from './storage.js'
 
 export interface Codec {
@@ -20,9 +21,6 @@ export interface Codec {
   encode(value: unknown, what?: string): Encoded
   decode(encoded: Encoded): unknown
 }
-
-/** Levels of arrays and objects within each other. JSON.parse and the stack could take several times as many. */
-const MAX_DEPTH = 1000
 
 const bytesToText = new TextDecoder()
 
@@ -52,9 +50,17 @@ export const jsonCodec: Codec = {
   },
 
   decode(encoded: Encoded): unknown {
+    if (isPlain(encoded)) return encoded.copy()
     const text = typeof encoded === 'string' ? encoded : bytesToText.decode(encoded)
     return text === '' ? undefined : JSON.parse(text)
   },
+}
+
+/** The same for a storage that keeps values: copies, which come back equal to what the text would give. */
+export const plainCodec: Codec = {
+  id: jsonCodec.id,
+  encode: (value, what) => (PlainValue.of(value) as Encoded | undefined) ?? jsonCodec.encode(value, what),
+  decode: (encoded) => jsonCodec.decode(encoded),
 }
 
 /**
@@ -78,28 +84,36 @@ export function encodePayload(codec: Codec, value: unknown, what: string, maxByt
       },
     )
   }
-  if (typeof encoded !== 'string' && !(encoded instanceof Uint8Array)) {
+  if (typeof encoded !== 'string' && !(encoded instanceof Uint8Array || isPlain(encoded))) {
     throw new PayloadError(
       'PAYLOAD_INVALID',
       `${what}: the codec ${show(codec.id)} must return a string or a Uint8Array, got ${show(encoded)}`,
     )
   }
-  // UTF-8 takes at most 3 bytes for each unit of a string, so most need not be counted.
-  const atMost = typeof encoded === 'string' ? encoded.length * 3 : encoded.byteLength
-  if (atMost > maxBytes) {
-    const size = encodedSize(encoded)
-    if (size > maxBytes) {
-      throw new PayloadError(
-        'PAYLOAD_TOO_LARGE',
-        `${what}: expected at most ${maxBytes} bytes when encoded, got ${size}`,
-      )
-    }
-  }
+  if (encodedSizeAtMost(encoded) > maxBytes) checkSize(encoded, what, maxBytes)
   return encoded
 }
 
+function checkSize(encoded: Encoded, what: string, maxBytes: number): void {
+  const size = encodedSize(encoded)
+  if (size <= maxBytes) return
+  throw new PayloadError(
+    'PAYLOAD_TOO_LARGE',
+    `${what}: expected at most ${maxBytes} bytes when encoded, got ${size}`,
+  )
+}
+
+/** A bound of {@link encodedSize} that costs nothing: UTF-8 takes at most 3 bytes for each unit of a string. */
+export function encodedSizeAtMost(encoded: Encoded): number {
+  if (typeof encoded === 'string') return encoded.length * 3
+  return isPlain(encoded) ? encoded.atMost : encoded.byteLength
+}
+
+const isPlain = (encoded: unknown): encoded is PlainValue => encoded instanceof PlainValue
+
 /** Bytes that it takes as UTF-8. */
 export function encodedSize(encoded: Encoded): number {
+  if (isPlain(encoded)) return encoded.bytes
   return typeof encoded === 'string' ? Buffer.byteLength(encoded) : encoded.byteLength
 }
 
@@ -138,14 +152,6 @@ function isFaithful(value: object | null, depth: number): boolean {
     if (typeof item === 'object' && !isFaithful(item, depth + 1)) return false
   }
   return true
-}
-
-/**
- * Whether an object has nothing but its properties. Everything with contents of another kind (Map, Error,
- * Promise, URLSearchParams, generators …) has another tag. Holds for objects of other realms too.
- */
-function isInstanceOfPlainClass(value: object): boolean {
-  return Object.prototype.toString.call(value) === '[object Object]'
 }
 
 /** The slow path: makes the plain copy that JSON.stringify tells faithfully, or says what is in the way and where. */

@@ -5,7 +5,7 @@
  */
 import { Batcher } from './batcher.js'
 import type { Clock } from './clock.js'
-import { encodedSize, encodePayload } from './codec.js'
+import { encodedSize, encodePayload, jsonCodec, plainCodec, type Codec } from './codec.js'
 import { parseDuration } from './duration.js'
 import {
   NeoTaskError,
@@ -75,6 +75,7 @@ export interface Submission extends NewTask {
 export class LifecycleManager {
   readonly #context: LifecycleContext
   readonly #clock: Clock
+  readonly #codec: Codec
   readonly #ids = new TaskIds()
   readonly #submits: Batcher<Submission, EnqueueOutcome>
   readonly #limits: EnqueueOptions
@@ -90,6 +91,7 @@ export class LifecycleManager {
     this.#context = context
     const { storage, ref, options } = context
     this.#clock = options.clock
+    this.#codec = storage.keepsValues === true && options.codec === jsonCodec ? plainCodec : options.codec
     this.#nonce = `${context.futures.watcher}.`
     this.#limits = { maxQueueSize: options.maxQueueSize }
     this.#submits = new Batcher({
@@ -118,8 +120,8 @@ export class LifecycleManager {
     return {
       id: submit.id ?? this.#ids.next(this.#clock.now()),
       kind,
-      payload: encodePayload(options.codec, data, 'data', options.maxPayload),
-      codec: options.codec.id,
+      payload: encodePayload(this.#codec, data, 'data', options.maxPayload),
+      codec: this.#codec.id,
       priority: submit.priority ?? priority,
       options: storedOptions(submit, tags),
       nonce: submit.id === undefined ? undefined : `${this.#nonce}${++this.#nonces}`,
@@ -245,7 +247,7 @@ export class LifecycleManager {
     const duration = this.#measure(execution, now)
     let result
     try {
-      result = encodePayload(options.codec, value, 'result', options.maxPayload)
+      result = encodePayload(this.#codec, value, 'result', options.maxPayload)
     } catch (error) {
       this.#fail(execution, error, duration, session)
       return
@@ -256,7 +258,7 @@ export class LifecycleManager {
       token,
       outcome: 'success',
       result,
-      codec: options.codec.id,
+      codec: this.#codec.id,
       duration,
       execution,
       value,

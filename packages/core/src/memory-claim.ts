@@ -2,10 +2,11 @@
  * The claim: which tasks a session takes, from ready and from the lanes of the kinds that it serves, smallest score
  * first. What it may not take it puts aside on the way, so that the next claim does not meet it again.
  */
+import { encodedSize, encodedSizeAtMost } from './codec.js'
 import type { Lease } from './memory-lease.js'
 import { laneOf, type MemoryQueue } from './memory-queue.js'
 import type { Line } from './memory-structures.js'
-import { bytesOf, isDoomed, scoreOf, type Task } from './memory-task.js'
+import { isDoomed, scoreOf, type Task } from './memory-task.js'
 import { claimedOf } from './memory-views.js'
 import type { Claimed, Encoded } from './storage.js'
 
@@ -65,10 +66,10 @@ class Bytes {
 
   /** Whether there is room for one more. @param before all that had room */
   fit(payload: Encoded, before: readonly Claimed[]): boolean {
-    this.#atMost += typeof payload === 'string' ? payload.length * 3 : payload.byteLength
+    this.#atMost += encodedSizeAtMost(payload)
     if (this.#atMost <= this.#limit) return true
-    this.#counted ??= before.reduce((sum, claimed) => sum + bytesOf(claimed.payload), 0)
-    this.#counted += bytesOf(payload)
+    this.#counted ??= before.reduce((sum, claimed) => sum + encodedSize(claimed.payload), 0)
+    this.#counted += encodedSize(payload)
     return this.#counted <= this.#limit
   }
 }

@@ -2,9 +2,10 @@
  * The enqueue step: each unit is checked whole before anything of it is written, so it is accepted or refused whole,
  * and no unit harms another.
  */
+import { encodedSize } from './codec.js'
 import type { ErrorCode } from './errors.js'
 import type { MemoryQueue } from './memory-queue.js'
-import { Task, bytesOf, isDoomed, keep, rareOf } from './memory-task.js'
+import { Task, isDoomed, keep, rareOf } from './memory-task.js'
 import { WATCH_MS, watch } from './memory-watch.js'
 import type { EnqueueOptions, EnqueueOutcome, NewTask, Refusal, Unit } from './storage.js'
 import { MAX_PRIORITY, isGeneratedId, isStorableId } from './task.js'
@@ -88,7 +89,7 @@ function checkUnit(
       `a unit holds at most ${MAX_UNIT_TASKS} tasks, this one has ${unit.length}`,
     )
   }
-  const bytes = unit.length > 1 ? unit.reduce((sum, task) => sum + bytesOf(task.payload), 0) : 0
+  const bytes = unit.length > 1 ? unit.reduce((sum, task) => sum + encodedSize(task.payload), 0) : 0
   if (bytes > MAX_UNIT_BYTES) {
     return refuse(
       'PAYLOAD_TOO_LARGE',

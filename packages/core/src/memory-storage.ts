@@ -3,7 +3,7 @@
  *
  * It is the readable specification of `storage.ts`: what a rule of the contract means is to be seen here. Every
  * method does its whole step before it returns its promise, so steps are atomic by nature. It stores encoded values
- * like every driver, so nothing works here that fails elsewhere.
+ * like every driver, or copies equal to what they would bring back, so nothing works here that fails elsewhere.
  *
  * Several pools may share one storage, and then work like nodes of a cluster.
  */
@@ -67,6 +67,7 @@ export function memoryStorage(options: MemoryStorageOptions = {}): Storage {
 class MemoryStorage implements Storage {
   readonly name = 'memory'
   readonly durable = false
+  readonly keepsValues = true
   readonly limits: Storage['limits'] = { enqueue: MAX_BATCH, work: MAX_BATCH }
   readonly queue: MemoryQueues
   readonly session: MemorySessions

@@ -144,7 +144,4 @@ export const isDoomed = (rare: Rare): boolean =>
   rare.group !== undefined && rare.group.cancelled && !rare.exempt
 
 /** Bytes that the storage may keep: a caller's array may change, or be a slice of something large. */
-export const keep = (value: Encoded): Encoded => (typeof value === 'string' ? value : new Uint8Array(value))
-
-export const bytesOf = (value: Encoded): number =>
-  typeof value === 'string' ? Buffer.byteLength(value) : value.byteLength
+export const keep = (value: Encoded): Encoded => (value instanceof Uint8Array ? new Uint8Array(value) : value)

@@ -1,8 +1,9 @@
 /** What the memory storage shows of its tasks: records, claims, pages, groups of errors. Nothing here changes any. */
+import { encodedSize } from './codec.js'
 import { Lease } from './memory-lease.js'
 import type { MemoryQueue } from './memory-queue.js'
 import { Line } from './memory-structures.js'
-import { bytesOf, priorityOf, type Task } from './memory-task.js'
+import { priorityOf, type Task } from './memory-task.js'
 import type {
   Claimed,
   ErrorGroup,
@@ -145,7 +146,7 @@ export function listTasks(queue: MemoryQueue, query: ListQuery): TaskPage {
   let bytes = 0
   let cursor: string | undefined
   for (const { task, place } of page.entries()) {
-    bytes += bytesOf(task.payload) + (task.result === undefined ? 0 : bytesOf(task.result))
+    bytes += encodedSize(task.payload) + (task.result === undefined ? 0 : encodedSize(task.result))
     if (tasks.length === limit || (tasks.length > 0 && bytes > (query.bytes ?? PAGE_BYTES))) {
       return { tasks, cursor }
     }

@@ -26,6 +26,12 @@ export interface Storage {
   readonly name: string
   /** Whether tasks outlive this process. */
   readonly durable: boolean
+  /**
+   * Whether it keeps what it is given by reference, within this process. Then an {@link Encoded} may also be a
+   * `PlainValue`, a copy in place of the text; the type does not tell, so that no other driver has to think of it.
+   * Default: false.
+   */
+  readonly keepsValues?: boolean | undefined
   /** The largest batches that the driver takes in one call. Callers split what is larger. */
   readonly limits: StorageLimits
   readonly queue: QueueFace
