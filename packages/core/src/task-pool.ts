@@ -229,8 +229,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
         (first as TaskDefinition).name,
       )
     }
-    this.#parts.lifecycle.submitSync(task)
-    return task.id
+    return this.#parts.lifecycle.submitSync(task)
   }
 
   /** Stores a task and waits for its result. Rejects as `submit` and `waitForResult` do. */
@@ -568,6 +567,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   }
 
   readonly #sendAndWait = (task: Submission): Promise<unknown> => {
+    // Which task it will be is not known yet.
+    if (task.debounce !== undefined) return this.#sendThenWait(task)
     // Waited for before it exists, so that no end can be missed.
     const future = (this.#parts as Parts).futures.expect(task.id, task.nonce === undefined)
     if (future === undefined) return this.#sendThenWait(task)
@@ -576,7 +577,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     return future.promise
   }
 
-  /** Somebody waits for this id already, and must not hear of this call if it fails. */
+  /** Waits once it is stored: somebody waits for this id already, and must not hear of this call if it fails. */
   #sendThenWait(task: Submission): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const answer: Submission['answer'] = ({ id }, _isNew, error) => {

@@ -32,6 +32,7 @@ export interface SubmittedOptions {
   readonly hold?: boolean | undefined
   readonly group?: string | undefined
   readonly expiresIn?: number | undefined
+  readonly debounce?: { readonly key: string; readonly wait: number; readonly maxWait?: number } | undefined
   readonly retry?: RetryPolicy | undefined
   readonly timeout?: number | undefined
   readonly tags?: readonly string[] | undefined
@@ -57,6 +58,12 @@ export class SubmittedTasks {
 
   add(task: NewTask): void {
     this.#tasks.push(this.#read(task, task.id))
+  }
+
+  /** By debounce: the task with that id has become this one. */
+  replace(id: string, task: NewTask): void {
+    const index = this.#tasks.findIndex((submitted) => submitted.id === id)
+    if (index >= 0) this.#tasks[index] = this.#read(task, id)
   }
 
   /** Every task in the order of acceptance; with a name, those of that name. */
@@ -103,8 +110,10 @@ export class SubmittedTasks {
   }
 
   #read(task: NewTask, id: string): SubmittedTask {
-    const { kind, payload, priority, delay, runAt, after, hold, group, expiresIn } = task
-    const given = { delay, runAt, after, hold, group: group?.id, expiresIn, ...parseStored(task.options) }
+    const { kind, payload, priority, runAt, after, hold, group, expiresIn, debounce } = task
+    const wait =
+      debounce === undefined ? { delay: task.delay } : { debounce: { ...debounce, wait: task.delay } }
+    const given = { ...wait, runAt, after, hold, group: group?.id, expiresIn, ...parseStored(task.options) }
     const set = Object.entries(given).filter(([, value]) => value !== undefined)
     const options = { priority, ...Object.fromEntries(set) }
     return { id, name: kind, data: this.#codec.decode(payload), options }

@@ -93,6 +93,27 @@ describe('what was submitted', () => {
     ])
   })
 
+  it('is by debounce what the task has become', async () => {
+    const pool = mailPool()
+    const debounce = { key: 'ada', wait: '5s', maxWait: '1m' }
+    const id = await pool.submit(sendMail, { to: 'old' }, { debounce })
+    await pool.submit(sendMail, { to: 'new' }, { debounce })
+    expect(pool.submitted(sendMail)).toEqual([
+      {
+        id,
+        name: 'send-mail',
+        data: { to: 'new' },
+        options: { priority: 2, debounce: { key: 'ada', wait: 5000, maxWait: 60_000 } },
+      },
+    ])
+    await pool.advance('5s')
+    expect(sent).toEqual(['new'])
+    await pool.submit(sendMail, { to: 'again' }, { debounce })
+    await pool.advance('5s')
+    expect(sent).toEqual(['new', 'again'])
+    expect(pool.submitted(sendMail)).toHaveLength(2)
+  })
+
   it('is not what was refused', async () => {
     const pool = mailPool()
     await expect(pool.submit(audit, 'x', { after: 'nobody' })).rejects.toThrow()

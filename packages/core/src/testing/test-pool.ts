@@ -14,7 +14,7 @@ import { parseDuration, type Duration } from '../duration.js'
 import { optionError } from '../errors.js'
 import { memoryStorage } from '../memory-storage.js'
 import type { SubmitOptions } from '../options.js'
-import { wakeChannel, type SessionFace, type Storage } from '../storage.js'
+import { isRefusal, wakeChannel, type SessionFace, type Storage } from '../storage.js'
 import {
   TaskPool,
   type CloseOptions,
@@ -229,7 +229,10 @@ export class TestPool<Data = never, Result = unknown> extends TaskPool<Data, Res
     queue.enqueue = async (ref, units, options) => {
       const outcomes = await enqueue(ref, units, options)
       for (const [index, task] of units.flat().entries()) {
-        if (outcomes[index] === 'accepted') this.#submitted.add(task)
+        const outcome = outcomes[index]
+        if (outcome === 'accepted') this.#submitted.add(task)
+        else if (typeof outcome === 'object' && !isRefusal(outcome))
+          this.#submitted.replace(outcome.into, task)
       }
       return outcomes
     }
