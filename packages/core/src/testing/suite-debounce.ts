@@ -297,6 +297,7 @@ export function debounceRules(rule: Rule): void {
 
   rule('B17', 'the removal of its task frees the key', async (bench) => {
     await submit(bench, 'a')
+    await submit(bench, 'b')
     await bench.operate('remove', 'a')
     assert.equal(await submit(bench, 'b'), 'accepted')
     assert.deepEqual(await submit(bench, 'c'), { into: 'b' })
