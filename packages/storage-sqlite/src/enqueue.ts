@@ -153,6 +153,7 @@ function lookUp(
   known: Map<string, EnqueueOutcome>,
 ): Refusal | undefined {
   const earlier = new Set<string>()
+  const windows = new Set<string>()
   for (const task of unit) {
     const outcome = earlier.has(task.id) ? undefined : lookUpTask(step, task)
     if (outcome !== undefined) known.set(task.id, outcome)
@@ -161,8 +162,11 @@ function lookUp(
       if (earlier.has(parent) || (parent !== task.id && step.row(parent))) continue
       return refuse('DEPENDENCY_NOT_FOUND', `${task.id} names a task that is not there: ${parent}`)
     }
-    // What has only a tombstone is no parent.
-    if (isNew) earlier.add(task.id)
+    const window = windowName(step, task)
+    const isMerged = window !== undefined && (windows.has(window) || absorber(step, task) !== undefined)
+    if (window !== undefined) windows.add(window)
+    // What has only a tombstone, or goes into another task, is no parent.
+    if (isNew && !isMerged) earlier.add(task.id)
   }
   return undefined
 }

@@ -224,6 +224,21 @@ export function debounceRules(rule: Rule): void {
     assert.equal((await bench.get('f')).payload, 'last')
   })
 
+  rule('B22', 'what goes into another task is no parent, for its own id is unknown', async (bench) => {
+    const child = (id: string, parent: string): NewTask =>
+      sketch({ id, after: { ids: [parent], on: 'final' } })
+    await submit(bench, 'a')
+    const outcomes = await bench.enqueue([
+      [debounced('b'), child('c', 'b')],
+      [debounced('d', { key: 'doc-2' }), debounced('e', { key: 'doc-2' }), child('f', 'e')],
+      [debounced('g', { key: 'doc-3' }), child('h', 'g')],
+    ])
+    const refused = 'DEPENDENCY_NOT_FOUND'
+    const expected = [refused, refused, refused, refused, refused, 'accepted', 'accepted']
+    assert.deepEqual(outcomes.map(codeOf), expected)
+    assert.deepEqual([...(await bench.census()).keys()].sort(), ['a', 'g', 'h'])
+  })
+
   for (const state of TASK_STATES) {
     if (state === 'blocked' || state === 'skipped') continue
     rule(

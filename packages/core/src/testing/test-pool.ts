@@ -14,7 +14,14 @@ import { parseDuration, type Duration } from '../duration.js'
 import { optionError } from '../errors.js'
 import { memoryStorage } from '../memory-storage.js'
 import type { SubmitOptions } from '../options.js'
-import { isRefusal, wakeChannel, type SessionFace, type Storage } from '../storage.js'
+import {
+  isRefusal,
+  wakeChannel,
+  type EnqueueOutcome,
+  type NewTask,
+  type SessionFace,
+  type Storage,
+} from '../storage.js'
 import {
   TaskPool,
   type CloseOptions,
@@ -222,18 +229,26 @@ export class TestPool<Data = never, Result = unknown> extends TaskPool<Data, Res
     return { isBusy: isReady || reply.held > 0, nextDueIn: reply.nextDueIn ?? Infinity }
   }
 
+  #note(task: NewTask, outcome: EnqueueOutcome | undefined): void {
+    if (outcome === 'accepted') this.#submitted.add(task)
+    else if (typeof outcome === 'object' && !isRefusal(outcome)) this.#submitted.replace(outcome.into, task)
+  }
+
   /** Takes note of what is stored, and of the calls of the session. */
   #observe(): void {
     const { queue, session } = this.#storage
+    const enqueueNow = queue.enqueueNow?.bind(queue)
+    if (enqueueNow !== undefined) {
+      queue.enqueueNow = (ref, task, options) => {
+        const outcome = enqueueNow(ref, task, options)
+        this.#note(task, outcome)
+        return outcome
+      }
+    }
     const enqueue = queue.enqueue.bind(queue)
     queue.enqueue = async (ref, units, options) => {
       const outcomes = await enqueue(ref, units, options)
-      for (const [index, task] of units.flat().entries()) {
-        const outcome = outcomes[index]
-        if (outcome === 'accepted') this.#submitted.add(task)
-        else if (typeof outcome === 'object' && !isRefusal(outcome))
-          this.#submitted.replace(outcome.into, task)
-      }
+      for (const [index, task] of units.flat().entries()) this.#note(task, outcomes[index])
       return outcomes
     }
     const open = session.open.bind(session)
