@@ -20,6 +20,7 @@ import { systemClock, type Clock } from './clock.js'
 import { jsonCodec, type Codec } from './codec.js'
 import { parseDuration, type Duration } from './duration.js'
 import { optionError } from './errors.js'
+import { resolveLoadLimit, type LoadLimitOptions, type LoadLimits } from './load-limit.js'
 import { resolvePrefetch, type PrefetchOptions, type PrefetchPolicy } from './prefetch.js'
 import { resolveRetry, type RetryPolicy, type RetrySetting } from './retry-policy.js'
 import type { Debounce, Dependencies, Retention, Storage } from './storage.js'
@@ -42,6 +43,8 @@ export interface PoolOptions {
   concurrency?: number | undefined
   /** How many tasks to claim ahead of free slots. Default: `'auto'`, about 20 ms of work. See {@link PrefetchOptions}. */
   prefetch?: PrefetchOptions | undefined
+  /** Beyond it this node claims no more, and gives back what it has not started, until it has recovered. Default: none. */
+  loadLimit?: LoadLimitOptions | undefined
   /** Default: 3 retries, exponential from 1 s to at most 5 min, full jitter. */
   retry?: RetrySetting | undefined
   /** The longest time for one attempt. Default: none. */
@@ -80,6 +83,7 @@ export interface ResolvedOptions {
   readonly queue: string
   readonly concurrency: number
   readonly prefetch: PrefetchPolicy
+  readonly loadLimit: LoadLimits | undefined
   readonly retry: RetryPolicy
   readonly timeout: number | undefined
   readonly sessionTtl: number
@@ -155,7 +159,7 @@ const MIB = 1024 * 1024
 const POOL_KEYS = [
   ...['storage', 'queue', 'concurrency', 'prefetch', 'retry', 'timeout', 'sessionTtl', 'callTimeout'],
   ...['maxQueueSize', 'overflow', 'maxPayload', 'maxReclaims', 'retention', 'autoStart', 'node', 'codec'],
-  ...['logger', 'clock', 'executor', 'tasks'],
+  ...['logger', 'clock', 'executor', 'tasks', 'loadLimit'],
 ]
 
 const SUBMIT_KEYS = [
@@ -183,6 +187,7 @@ export function resolveOptions(options: PoolOptions): ResolvedOptions {
     queue,
     concurrency: checkInteger(options.concurrency ?? 10, 'concurrency', 0, 100_000),
     prefetch: resolvePrefetch(options.prefetch ?? 'auto'),
+    loadLimit: options.loadLimit === undefined ? undefined : resolveLoadLimit(options.loadLimit),
     retry: resolveRetry(options.retry ?? {}, 'retry'),
     timeout:
       options.timeout === undefined ? undefined : parseDuration(options.timeout, 'timeout', { min: 1 }),

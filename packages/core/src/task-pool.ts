@@ -325,8 +325,12 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   /** What this pool did, with percentiles; `waiting` is of the whole queue. */
   async getStats(): Promise<PoolStats> {
     const { pending, scheduled, blocked } = await this.counts()
-    const running = this.#consumer?.running ?? 0
-    return this.#stats.snapshot(this.#clock.monotonic(), { waiting: pending + scheduled + blocked, running })
+    const outside = {
+      waiting: pending + scheduled + blocked,
+      running: this.#consumer?.running ?? 0,
+      overload: this.#consumer?.overload,
+    }
+    return this.#stats.snapshot(this.#clock.monotonic(), outside)
   }
 
   /** Why the task does not run, in words and codes. Rejects `TASK_NOT_FOUND`. */

@@ -33,8 +33,8 @@ import { ManualClock } from './manual-clock.js'
 import { SubmittedTasks, type Expected, type SubmittedTask } from './submitted-tasks.js'
 
 /**
- * The options of a pool. `storage`, `autoStart` and `sessionTtl` may stand among them, so that the options of the
- * application can be given as they are, and have no effect.
+ * The options of a pool. `storage`, `autoStart`, `sessionTtl` and `loadLimit` may stand among them, so that the options of
+ * the application can be given as they are, and have no effect.
  */
 export interface TestPoolOptions<Data = never, Result = unknown> extends Omit<
   TaskPoolOptions<Data, Result>,
@@ -93,7 +93,7 @@ export class TestPool<Data = never, Result = unknown> extends TaskPool<Data, Res
     oneOf(run, 'run', ['manual', 'auto'])
     if (!((clock as unknown) instanceof ManualClock)) throw optionError('clock', 'a ManualClock', clock)
     const storage = memoryStorage({ clock })
-    super({ ...rest, clock, storage, sessionTtl: SESSION_TTL, autoStart: true })
+    super({ ...rest, clock, storage, sessionTtl: SESSION_TTL, autoStart: true, loadLimit: undefined })
     this.clock = clock
     this.#storage = storage
     this.#queue = options.queue ?? 'default'
