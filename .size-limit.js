@@ -4,7 +4,7 @@ export default [
     name: '@neotask/core',
     path: 'packages/core/dist/index.js',
     gzip: true,
-    limit: '40 kB',
+    limit: '44 kB',
     modifyEsbuildConfig: (config) => ({ ...config, platform: 'node' }),
   },
 ]

@@ -72,6 +72,21 @@ export default defineConfig(
     },
   },
   {
+    files: ['packages/core/src/**/*.ts'],
+    ignores: ['**/clock.ts', '**/*.test.ts', '**/*.test-d.ts'],
+    rules: {
+      'no-restricted-globals': [
+        'error',
+        ...timers.map((name) => ({ name, message: clockMessage })),
+        ...['setImmediate', 'queueMicrotask'].map((name) => ({
+          name,
+          message:
+            'Test runners replace it with a fake: import setImmediate from clock.ts, or use a promise.',
+        })),
+      ],
+    },
+  },
+  {
     files: ['**/*.test.ts', '**/*.test-d.ts'],
     rules: {
       '@typescript-eslint/no-non-null-assertion': 'off',

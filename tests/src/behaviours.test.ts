@@ -280,6 +280,40 @@ describe.each(STORAGES)('on $name', ({ open }) => {
     }
   })
 
+  it('takes a second submit of an id for the first, whatever has become of that', async () => {
+    let calls = 0
+    const executor = (data: string): string => {
+      calls++
+      if (data === 'bad') throw new Error('broken')
+      return data
+    }
+    const pool = poolOf({ executor, retry: false })
+    const created: string[] = []
+    pool.on('task.created', ({ id }) => created.push(id))
+    const again = (id: string): Promise<string> => pool.submit('another', { id, delay: '1h' })
+
+    expect(await again(await pool.submit('waits', { id: 'held', hold: true }))).toBe('held')
+    expect(await pool.getTask('held')).toMatchObject({ state: 'blocked', data: 'waits' })
+
+    await pool.run('good', { id: 'done' })
+    expect(await again('done')).toBe('done')
+    expect(await pool.waitForResult('done')).toBe('good')
+    expect(await pool.run('another', { id: 'done' })).toBe('good')
+
+    await pool.run('bad', { id: 'failed' }).catch(() => {})
+    expect(await again('failed')).toBe('failed')
+    await expect(pool.waitForResult('failed')).rejects.toMatchObject({ code: 'TASK_FAILED' })
+
+    await pool.remove('done')
+    expect(await again('done')).toBe('done')
+    expect(await pool.getTask('done')).toBeUndefined()
+    await expect(pool.waitForResult('done')).rejects.toMatchObject({ code: 'RESULT_EXPIRED' })
+
+    expect(calls).toBe(2)
+    expect(created).toEqual(['held', 'done', 'failed'])
+    expect((await pool.getStats()).submitted).toBe(3)
+  })
+
   it('makes one task of the same id submitted twenty times at once', async () => {
     let runs = 0
     const pool = poolOf({ executor: () => ++runs })
@@ -302,15 +336,6 @@ describe.each(STORAGES)('on $name', ({ open }) => {
       expect(await pool.getResult(id)).toEqual(value)
     },
   )
-
-  it('runs the last of several submits within a debounce window, once', async () => {
-    const seen: number[] = []
-    const pool = poolOf({ executor: (n: number) => void seen.push(n) })
-    await pool.start()
-    for (let n = 1; n <= 5; n++) await pool.submit(n, { id: 'save', debounce: 60 })
-    await pool.waitForResult('save')
-    expect(seen).toEqual([5])
-  })
 
   it('ends what expired before it could start as cancelled', async () => {
     const hold = gate()

@@ -94,7 +94,22 @@ describe('submit', () => {
     ['an invalid date', { runAt: new Date(NaN) }, /runAt: .*an invalid Date/],
     ['delay and runAt', { delay: 1, runAt: new Date() }, /runAt: /],
     ['an unknown option', { delai: 1 }, /delai: expected no such option, did you mean delay\?/],
-    ['debounce without an id', { debounce: 5 }, /debounce: expected an id/],
+    ['a debounce that is none', { debounce: 5 }, /debounce: expected \{ key, wait, maxWait \}, got 5/],
+    ['a debounce without a key', { debounce: { wait: 5 } }, /debounce\.key: expected .* got undefined/],
+    ['a debounce without a time', { debounce: { key: 'k' } }, /debounce\.wait: expected a duration/],
+    [
+      'a debounce that waits at most less than at least',
+      { debounce: { key: 'k', wait: '5s', maxWait: '4s' } },
+      /debounce\.maxWait: .*at least 5s.* got "4s"/,
+    ],
+    ['a debounce with an unknown part', { debounce: { key: 'k', wait: 5, mode: 'x' } }, /debounce\.mode/],
+    [
+      'debounce beside an id',
+      { debounce: { key: 'k', wait: 5 }, id: 'x' },
+      /id: expected no debounce beside it/,
+    ],
+    ['debounce beside a delay', { debounce: { key: 'k', wait: 5 }, delay: 5 }, /delay: expected no debounce/],
+    ['debounce beside a hold', { debounce: { key: 'k', wait: 5 }, hold: true }, /hold: expected no debounce/],
     [
       'too many parents',
       { after: Array.from({ length: 101 }, (_, i) => `p${i}`) },

@@ -9,7 +9,7 @@
  * Invariant: all items have the same timeout, so their deadlines stand in the order of their adding: first those
  * in flight, then those waiting. One timer for the first of them is enough.
  */
-import type { Clock, Timer } from './clock.js'
+import { setImmediate, type Clock, type Timer } from './clock.js'
 import { formatDuration } from './duration.js'
 import { NeoTaskError, StorageUnavailableError } from './errors.js'
 

@@ -4,6 +4,18 @@
  * Everything else takes a {@link Clock}, so that tests own time. Raw `Date.now` and `setTimeout` appear in no
  * other file (lint refuses them).
  */
+import { setImmediate, setTimeout as startTimer } from 'node:timers'
+
+/**
+ * Node's own, also while a test runner has replaced the global one with a fake: the next turn of the event loop is no
+ * matter of time, and whoever waits for it would wait for ever.
+ */
+export { setImmediate }
+
+/** Resolves after `ms` of real time, whatever became of the global timers: how long a test may wait for the outside. */
+export function realTime(ms: number): Promise<void> {
+  return new Promise((resolve) => void startTimer(resolve, ms))
+}
 
 /** A timer that can be taken back. */
 export interface Timer {
@@ -14,6 +26,11 @@ export interface Timer {
 export interface TimerOptions {
   /** Whether the timer keeps the process alive until it fires. Default: false. */
   hold?: boolean
+  /**
+   * Whether it only looks again at what it would be told anyway, so that a clock which a test moves need not stop for
+   * it. Default: false.
+   */
+  poll?: boolean
 }
 
 export interface Clock {

@@ -4,11 +4,14 @@
  */
 import { hostname } from 'node:os'
 import type { Timer } from './clock.js'
+import { withDeadline } from './deadline.js'
 import { NeoTaskError } from './errors.js'
 import type { EventBus } from './event-bus.js'
 import type { Execution } from './execution.js'
 import type { Kinds } from './kinds.js'
+import { LoadMonitor, type Overload } from './load-limit.js'
 import type { LifecycleManager } from './lifecycle-manager.js'
+import { OVERLOAD_TTL, tellOverload } from './node-registry.js'
 import type { ResolvedOptions } from './options.js'
 import type { PoolEvents } from './pool-events.js'
 import type { StatsRecorder } from './pool-stats.js'
@@ -67,6 +70,13 @@ export class Consumer {
   #checkpoints: Checkpoint[] = []
   /** Not answered yet. */
   readonly #saving = new Set<Checkpoint>()
+  readonly #load: LoadMonitor | undefined
+  /** Monotonic ms since when it is over its load limit, and what repeats the word of it. */
+  #overSince = 0
+  #overTimer: Timer | undefined
+  /** Words about the load go out one after the other. */
+  #telling: Promise<void> = Promise.resolve()
+  #pausedByCaller = false
   #stopped: Stopped | undefined
   /** Storage trouble is told once, until a call succeeds again. */
   #inTrouble = false
@@ -78,6 +88,10 @@ export class Consumer {
     const { served } = kinds
     this.#wheel = new TimeWheel(clock, (error) => context.troubled(error, 'a timer'))
     const prefetch = new Prefetch(options.prefetch, concurrency)
+    if (options.loadLimit !== undefined) {
+      const changed = (overload: Overload | undefined): void => this.#loadChanged(overload)
+      this.#load = new LoadMonitor(options.loadLimit, { clock, changed })
+    }
 
     this.#workers = new WorkerPool(concurrency, {
       ref,
@@ -207,8 +221,14 @@ export class Consumer {
     return this.#session.silence
   }
 
+  /** What this node has too much of, while it claims nothing because of it. */
+  get overload(): Overload | undefined {
+    return this.#load?.overload
+  }
+
   async start(): Promise<void> {
     await this.#session.start()
+    this.#load?.start()
   }
 
   /** This process cancelled the task: aborts its attempt, if it runs here, without waiting for the notice. */
@@ -225,7 +245,8 @@ export class Consumer {
   }
 
   pauseHere(paused: boolean): void {
-    this.#scheduler.pauseHere(paused)
+    this.#pausedByCaller = paused
+    this.#standBack()
   }
 
   /** Claims and starts nothing more, and gives back what has not started. Safe to call twice. */
@@ -233,6 +254,8 @@ export class Consumer {
     if (this.#stopped !== undefined) return
     this.#stopped = { running: this.#workers.active, returned: this.#scheduler.buffered }
     this.#scheduler.stop()
+    if (this.overload !== undefined) this.#tellOverload(undefined)
+    this.#load?.stop()
   }
 
   /** Stops, lets what runs end, and gives back what does not; every end is answered when it resolves. */
@@ -261,7 +284,47 @@ export class Consumer {
   async end(): Promise<void> {
     this.#reportTimer?.cancel()
     this.#wheel.close()
+    await this.#telling
     await this.#session.end()
+  }
+
+  // ---------------------------------------------------------------------------------------------------- load
+
+  /** Claims nothing and gives back what has not started, while the caller wants it so or there is too much to do. */
+  #standBack(): void {
+    this.#scheduler.pauseHere(this.#pausedByCaller || this.overload !== undefined)
+  }
+
+  #loadChanged(overload: Overload | undefined): void {
+    const { events, options } = this.#context
+    const { clock, logger, node } = options
+    this.#standBack()
+    this.#tellOverload(overload)
+    if (overload !== undefined) {
+      this.#overSince = clock.monotonic()
+      logger.warn({ node, ...overload }, 'this node is over its load limit and claims no more')
+      if (events.hears('node.overloaded')) events.emit('node.overloaded', { node, ...overload })
+      return
+    }
+    const duration = clock.monotonic() - this.#overSince
+    logger.info({ node, duration }, 'this node is below its load limit again and claims')
+    if (events.hears('node.recovered')) events.emit('node.recovered', { node, duration })
+  }
+
+  /** Lets the other nodes know, again and again while it lasts. They only show it, so it may fail. */
+  #tellOverload(overload: Overload | undefined): void {
+    const { storage, ref, options } = this.#context
+    this.#overTimer?.cancel()
+    const session = this.#session.id
+    this.#telling = this.#telling
+      .then(() => {
+        const told = tellOverload(storage.records, ref.tenant, session, overload)
+        return withDeadline(told, options.callTimeout, options.clock, 'records')
+      })
+      .catch((error: unknown) => options.logger.debug({ err: error, session }, 'the load could not be told'))
+    if (overload === undefined) return
+    const again = (): void => this.#tellOverload(this.overload)
+    this.#overTimer = options.clock.after(OVERLOAD_TTL / 3, again, { poll: true })
   }
 
   /** @returns whether nothing runs any more */

@@ -15,6 +15,7 @@ export type ReasonCode =
   | 'group-paused'
   | 'unknown-kind'
   | 'no-consumer'
+  | 'nodes-overloaded'
   | 'waits-for-slot'
 
 export interface Explanation {
@@ -79,10 +80,16 @@ export function explainTask(record: TaskRecord, { counts, nodes, now }: Facts): 
   if (state !== 'running') {
     if (counts.paused) say('queue-paused', 'the queue is paused')
     const name = JSON.stringify(record.kind)
+    const able = nodes.filter(({ kinds }) => kinds.includes(record.kind))
     if (nodes.length === 0) say('no-consumer', 'no node consumes from the queue')
-    else if (!nodes.some(({ kinds }) => kinds.includes(record.kind))) {
+    else if (able.length === 0) {
       if (!reasons.some(({ code }) => code === 'unknown-kind'))
         say('unknown-kind', `no node has a handler for ${name}`)
+    } else if (able.every(({ overload }) => overload !== undefined)) {
+      say(
+        'nodes-overloaded',
+        `every node that could run it is over its load limit: ${able.map(describe).join(', ')}`,
+      )
     } else if (state === 'pending' && reasons.length === 0) {
       say(
         'waits-for-slot',
@@ -92,3 +99,13 @@ export function explainTask(record: TaskRecord, { counts, nodes, now }: Facts): 
   }
   return { id: record.id, state, reasons }
 }
+
+function describe({ id, overload }: NodeStatus): string {
+  if (overload === undefined) return id
+  const { measure, value, limit } = overload
+  return measure === 'memory'
+    ? `${id} (memory ${percent(value)}, limit ${percent(limit)})`
+    : `${id} (event loop delay ${Math.round(value)} ms, limit ${limit} ms)`
+}
+
+const percent = (part: number): string => `${Math.round(part * 100)} %`

@@ -7,8 +7,8 @@
  */
 import { randomBytes } from 'node:crypto'
 import { Batcher } from './batcher.js'
+import { setImmediate, type Clock, type Timer } from './clock.js'
 import { IdMap } from './id-map.js'
-import type { Clock, Timer } from './clock.js'
 import {
   NeoTaskError,
   TaskCancelledError,
@@ -313,7 +313,7 @@ export class FutureManager {
         this.#arm()
         this.#lookAgain(this.#context.clock.monotonic() - POLL * 0.9)
       },
-      { hold: true },
+      { hold: true, poll: true },
     )
   }
 }

@@ -26,15 +26,16 @@ import type { PoolEvents } from './pool-events.js'
 import type { StatsRecorder } from './pool-stats.js'
 import { retryDelay, type RetryPolicy } from './retry-policy.js'
 import type { Session } from './session.js'
-import type {
-  Claimed,
-  EnqueueOptions,
-  EnqueueOutcome,
-  NewTask,
-  QueueRef,
-  Refusal,
-  Settlement,
-  Storage,
+import {
+  isRefusal,
+  type Claimed,
+  type EnqueueOptions,
+  type EnqueueOutcome,
+  type NewTask,
+  type QueueRef,
+  type Refusal,
+  type Settlement,
+  type Storage,
 } from './storage.js'
 import { TaskIds } from './task.js'
 
@@ -68,7 +69,7 @@ export interface Submission extends NewTask {
   readonly data: unknown
   /** The wait of a caller that submits and waits in one. */
   future: Future | undefined
-  /** Called once; `isNew` is false for an id that was known. */
+  /** Called once, with the task as it is stored; `isNew` is false for one that was known, or has another's id now. */
   readonly answer: (task: Submission, isNew: boolean, error: Error | undefined) => void
 }
 
@@ -131,7 +132,7 @@ export class LifecycleManager {
       hold: submit.hold ? true : undefined,
       group: submit.group,
       expiresIn: submit.expiresIn,
-      replace: submit.replace ? true : undefined,
+      debounce: submit.debounce,
       watcher,
       data,
       answer,
@@ -148,8 +149,8 @@ export class LifecycleManager {
     else this.#answered(storage.queue.enqueueNow(ref, task, this.#limits), task)
   }
 
-  /** Stores the task in the caller's own open transaction. */
-  submitSync(task: Submission): void {
+  /** Stores the task in the caller's own open transaction. @returns its id there */
+  submitSync(task: Submission): string {
     const { storage, ref } = this.#context
     if (storage.queue.enqueueSync === undefined) {
       throw new NeoTaskError(
@@ -159,8 +160,10 @@ export class LifecycleManager {
     }
     const outcomes = storage.queue.enqueueSync(ref, [task], this.#limits)
     const outcome = outcomes[0] as EnqueueOutcome
-    if (typeof outcome === 'object') throw refusalError(outcome, task.id)
+    if (isRefusal(outcome)) throw refusalError(outcome, task.id)
+    if (typeof outcome === 'object') return outcome.into
     this.#tell(task, outcome)
+    return task.id
   }
 
   /** Resolves when every submit has been answered. */
@@ -182,6 +185,7 @@ export class LifecycleManager {
   // One function for all submits: there may be hundreds of thousands at once.
   readonly #answered = (outcome: EnqueueOutcome, task: Submission): void => {
     if (typeof outcome !== 'object') task.answer(task, this.#tell(task, outcome), undefined)
+    else if (!isRefusal(outcome)) task.answer({ ...task, id: outcome.into }, false, undefined)
     else if (isFull(outcome) && this.#context.options.overflow === 'wait') this.#waitForRoom(task)
     else task.answer(task, false, refusalError(outcome, task.id))
   }
@@ -192,7 +196,7 @@ export class LifecycleManager {
 
   /** @returns whether the task is new, as opposed to one that was known */
   #tell(task: Submission, outcome: Exclude<EnqueueOutcome, object>): boolean {
-    if (outcome === 'duplicate' || outcome === 'replaced') return false
+    if (outcome === 'duplicate') return false
     // `repeated`: the first reply was lost, so nobody has been told yet.
     const { stats, events } = this.#context
     stats.submitted++
@@ -403,7 +407,7 @@ export class LifecycleManager {
 }
 
 function isFull(outcome: EnqueueOutcome): boolean {
-  return typeof outcome === 'object' && outcome.code === 'QUEUE_FULL'
+  return isRefusal(outcome) && outcome.code === 'QUEUE_FULL'
 }
 
 function closedError(taskId: string): NeoTaskError {

@@ -4,6 +4,7 @@
  */
 import { encodedSize } from './codec.js'
 import type { ErrorCode } from './errors.js'
+import { absorb, isAbsorbed, openWindow, windowKey } from './memory-debounce.js'
 import type { MemoryQueue } from './memory-queue.js'
 import { Task, isDoomed, keep, rareOf } from './memory-task.js'
 import { WATCH_MS, watch } from './memory-watch.js'
@@ -54,8 +55,12 @@ function enqueueOne(queue: MemoryQueue, task: NewTask, limit: number, now: numbe
   if (queue.tombstones.size > 0) queue.tombstones.prune(now, TOMBSTONES_PRUNED)
   const buried = queue.tombstones.get(task.id, now)
   if (buried !== undefined) return isRepeat(task, buried.nonce) ? 'repeated' : 'duplicate'
-  const refusal = check(queue, task) ?? checkRoom(queue, 1, limit)
-  if (refusal !== undefined) return refusal
+  const invalid = check(queue, task)
+  if (invalid !== undefined) return invalid
+  const absorbed = absorb(queue, task, now)
+  if (absorbed !== undefined) return absorbed
+  const full = checkRoom(queue, 1, limit)
+  if (full !== undefined) return full
   accept(queue, task, now)
   return 'accepted'
 }
@@ -97,10 +102,14 @@ function checkUnit(
     )
   }
   const earlier = new Set<string>()
+  const windows = new Set<string>()
   for (const task of unit) {
     if (queue.tasks.has(task.id) || queue.tombstones.get(task.id, now) !== undefined) continue
     const refusal = check(queue, task, earlier)
     if (refusal !== undefined) return refusal
+    const key = windowKey(task)
+    if (isAbsorbed(queue, task) || (key !== undefined && windows.has(key))) continue
+    if (key !== undefined) windows.add(key)
     earlier.add(task.id)
   }
   return checkRoom(queue, earlier.size, limit)
@@ -109,7 +118,7 @@ function checkUnit(
 /** @param earlier the new ids that stand before the task in its unit: they may be parents */
 function check(queue: MemoryQueue, task: NewTask, earlier?: ReadonlySet<string>): Refusal | undefined {
   if (!isStorableId(task.id)) return refuse('OPTION_INVALID', `not an id that can be stored: ${task.id}`)
-  const { priority, after, group } = task
+  const { priority, after, group, debounce } = task
   if (!(Number.isInteger(priority) && priority >= 0 && priority <= MAX_PRIORITY)) {
     return refuse(
       'OPTION_INVALID',
@@ -121,6 +130,9 @@ function check(queue: MemoryQueue, task: NewTask, earlier?: ReadonlySet<string>)
   }
   if (group !== undefined && !isStorableId(group.id)) {
     return refuse('OPTION_INVALID', `not a group id that can be stored: ${group.id}`)
+  }
+  if (debounce !== undefined && !(isStorableId(debounce.key) && isTime(debounce.maxWait))) {
+    return refuse('OPTION_INVALID', `debounce: not a key and a time that can be stored: ${debounce.key}`)
   }
   if (after === undefined) return undefined
   if (after.ids.length > MAX_PARENTS) {
@@ -147,28 +159,7 @@ const isRepeat = (task: NewTask, nonce: string | undefined): boolean =>
 /** A task whose id is known. */
 function meet(queue: MemoryQueue, known: Task, task: NewTask, now: number): EnqueueOutcome {
   if (task.watcher !== undefined) watch(queue.notices, known, task.watcher, WATCH_MS, now)
-  if (isRepeat(task, known.nonce)) return 'repeated'
-  // Never claimed: whatever leads from a claim to scheduled is a settlement.
-  if (task.replace === true && known.where === queue.due && known.settledToken === 0) {
-    if (!isTime(task.delay) || !isTime(task.runAt)) {
-      return refuse('OPTION_INVALID', 'delay and runAt: expected a number of ms, not negative')
-    }
-    replace(queue, known, task, now)
-    return 'replaced'
-  }
-  return 'duplicate'
-}
-
-function replace(queue: MemoryQueue, known: Task, task: NewTask, now: number): void {
-  queue.due.leave(known)
-  const rare = rareOf(known)
-  known.payload = keep(task.payload)
-  known.codec = task.codec
-  known.options = task.options
-  known.nonce = task.nonce
-  rare.delay = task.delay
-  rare.runAt = task.runAt
-  queue.free(known, now)
+  return isRepeat(task, known.nonce) ? 'repeated' : 'duplicate'
 }
 
 function accept(queue: MemoryQueue, given: NewTask, now: number): void {
@@ -198,6 +189,7 @@ const isPlain = (task: NewTask): boolean =>
   task.after === undefined &&
   task.group === undefined &&
   task.expiresIn === undefined &&
+  task.debounce === undefined &&
   !task.hold
 
 function place(queue: MemoryQueue, task: Task, given: NewTask, now: number): void {
@@ -205,6 +197,7 @@ function place(queue: MemoryQueue, task: Task, given: NewTask, now: number): voi
   rare.delay = given.delay
   rare.runAt = given.runAt
   rare.held = given.hold === true
+  openWindow(queue, task, given, now)
   if (given.group !== undefined) queue.groups.join(task, given.group.id, given.group.exempt === true)
   if (given.after !== undefined && given.after.ids.length > 0) {
     queue.addParents(task, given.after)

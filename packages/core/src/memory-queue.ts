@@ -60,6 +60,8 @@ export class MemoryQueue {
   readonly deadlines: Order = new Order((task) => task.rare?.deadline)
   readonly groups: Groups = new Groups()
   readonly tombstones: Tombstones = new Tombstones()
+  /** The newest task of each debounce key. */
+  readonly windows: Map<string, Task> = new Map<string, Task>()
   readonly history: History = new History()
   readonly wakeUps: WakeUps
   /** The rule of the session opened last; ends apply it. */
@@ -297,6 +299,8 @@ export class MemoryQueue {
     if (task.watch !== undefined && !final) tellWatchers(this.notices, task, now)
     const rare = task.rare
     if (rare === undefined) return
+    if (rare.window !== undefined && this.windows.get(rare.window.key) === task)
+      this.windows.delete(rare.window.key)
     if (!final) this.#close(task, rare)
     if (rare.group !== undefined) this.groups.left(rare.group, now)
   }

@@ -88,6 +88,15 @@ export interface Watch {
   readonly next: Watch | undefined
 }
 
+/** What a task with a debounce key keeps of it. */
+export interface Window {
+  readonly key: string
+  /** When it opened: what `maxWait` counts from. */
+  openedAt: number
+  /** The id of the last task that went into this one. */
+  newest: string | undefined
+}
+
 /** What few tasks have, made when the first of it is needed. */
 export class Rare {
   /** Not used up yet: it starts when nothing blocks the task any more. */
@@ -114,6 +123,7 @@ export class Rare {
   fingerprint: string | undefined = undefined
   reason: string | undefined = undefined
   message: string | undefined = undefined
+  window: Window | undefined = undefined
   progress: Encoded | undefined = undefined
   checkpoint: Encoded | undefined = undefined
   logs: string[] | undefined = undefined

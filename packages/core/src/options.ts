@@ -20,9 +20,10 @@ import { systemClock, type Clock } from './clock.js'
 import { jsonCodec, type Codec } from './codec.js'
 import { parseDuration, type Duration } from './duration.js'
 import { optionError } from './errors.js'
+import { resolveLoadLimit, type LoadLimitOptions, type LoadLimits } from './load-limit.js'
 import { resolvePrefetch, type PrefetchOptions, type PrefetchPolicy } from './prefetch.js'
 import { resolveRetry, type RetryPolicy, type RetrySetting } from './retry-policy.js'
-import type { Dependencies, Retention, Storage } from './storage.js'
+import type { Debounce, Dependencies, Retention, Storage } from './storage.js'
 import { checkTaskId } from './task.js'
 
 /** A logger in pino's shape. */
@@ -42,6 +43,8 @@ export interface PoolOptions {
   concurrency?: number | undefined
   /** How many tasks to claim ahead of free slots. Default: `'auto'`, about 20 ms of work. See {@link PrefetchOptions}. */
   prefetch?: PrefetchOptions | undefined
+  /** Beyond it this node claims no more, and gives back what it has not started, until it has recovered. Default: none. */
+  loadLimit?: LoadLimitOptions | undefined
   /** Default: 3 retries, exponential from 1 s to at most 5 min, full jitter. */
   retry?: RetrySetting | undefined
   /** The longest time for one attempt. Default: none. */
@@ -80,6 +83,7 @@ export interface ResolvedOptions {
   readonly queue: string
   readonly concurrency: number
   readonly prefetch: PrefetchPolicy
+  readonly loadLimit: LoadLimits | undefined
   readonly retry: RetryPolicy
   readonly timeout: number | undefined
   readonly sessionTtl: number
@@ -113,11 +117,20 @@ export interface SubmitOptions {
   group?: string | undefined
   /** Ends `cancelled` with `TASK_EXPIRED` if it has not started by then. */
   expiresIn?: Duration | undefined
-  /** With an `id`: runs this long after the last submit with that id, with the data of that one. */
-  debounce?: Duration | undefined
+  /** Of several submits with one key that follow each other, one task runs, with the data of the last. */
+  debounce?: DebounceOptions | undefined
   retry?: RetrySetting | undefined
   timeout?: Duration | undefined
   tags?: readonly string[] | undefined
+}
+
+export interface DebounceOptions {
+  /** What belongs together: 1 to 128 characters as in an `id`. Each definition has keys of its own. Example: `'doc-1'`. */
+  key: string
+  /** How long there must be no submit before the task runs. 0: it is put off no more than other tasks do. Example: `'5s'`. */
+  wait: Duration
+  /** The longest time from the first submit to the end of the waiting. At least `wait`. Default: none. Example: `'1m'`. */
+  maxWait?: Duration | undefined
 }
 
 /** The options of a task with its times in ms. */
@@ -130,7 +143,7 @@ export interface ResolvedSubmit {
   readonly hold: boolean
   readonly group: { readonly id: string } | undefined
   readonly expiresIn: number | undefined
-  readonly replace: boolean
+  readonly debounce: Debounce | undefined
   readonly retry: RetryPolicy | undefined
   readonly timeout: number | undefined
   readonly tags: readonly string[] | undefined
@@ -146,7 +159,7 @@ const MIB = 1024 * 1024
 const POOL_KEYS = [
   ...['storage', 'queue', 'concurrency', 'prefetch', 'retry', 'timeout', 'sessionTtl', 'callTimeout'],
   ...['maxQueueSize', 'overflow', 'maxPayload', 'maxReclaims', 'retention', 'autoStart', 'node', 'codec'],
-  ...['logger', 'clock', 'executor', 'tasks'],
+  ...['logger', 'clock', 'executor', 'tasks', 'loadLimit'],
 ]
 
 const SUBMIT_KEYS = [
@@ -174,6 +187,7 @@ export function resolveOptions(options: PoolOptions): ResolvedOptions {
     queue,
     concurrency: checkInteger(options.concurrency ?? 10, 'concurrency', 0, 100_000),
     prefetch: resolvePrefetch(options.prefetch ?? 'auto'),
+    loadLimit: options.loadLimit === undefined ? undefined : resolveLoadLimit(options.loadLimit),
     retry: resolveRetry(options.retry ?? {}, 'retry'),
     timeout:
       options.timeout === undefined ? undefined : parseDuration(options.timeout, 'timeout', { min: 1 }),
@@ -217,7 +231,7 @@ const PLAIN_SUBMIT: ResolvedSubmit = {
   hold: false,
   group: undefined,
   expiresIn: undefined,
-  replace: false,
+  debounce: undefined,
   retry: undefined,
   timeout: undefined,
   tags: undefined,
@@ -243,30 +257,40 @@ export function resolveSubmit(options: SubmitOptions | undefined, base: RetryPol
   } = options
   checkBoolean(hold, 'hold')
   if (delay !== undefined && runAt !== undefined) throw optionError('runAt', 'no delay beside it', runAt)
-  if (debounce !== undefined) {
-    if (id === undefined) throw optionError('debounce', 'an id beside it', debounce)
-    if (delay !== undefined || runAt !== undefined || after !== undefined || hold) {
-      throw optionError('debounce', 'none of delay, runAt, after and hold beside it', debounce)
-    }
-  }
+  const window = debounce === undefined ? undefined : resolveDebounce(debounce, options)
   if (group !== undefined) checkTaskId(group, 'group')
   if (tags !== undefined) checkTags(tags, 'tags')
-  const wait = debounce === undefined ? delay : debounce
   return {
     id: id === undefined ? undefined : checkTaskId(id),
     priority: priority === undefined ? undefined : checkPriority(priority, 'priority'),
-    delay:
-      wait === undefined ? undefined : parseDuration(wait, debounce === undefined ? 'delay' : 'debounce'),
+    delay: window?.wait ?? (delay === undefined ? undefined : parseDuration(delay, 'delay')),
     runAt: runAt === undefined ? undefined : checkInstant(runAt, 'runAt'),
     after: after === undefined ? undefined : resolveAfter(after),
     hold,
     group: group === undefined ? undefined : { id: group },
     expiresIn: expiresIn === undefined ? undefined : parseDuration(expiresIn, 'expiresIn', { min: 1 }),
-    replace: debounce !== undefined,
+    debounce: window?.debounce,
     retry: retry === undefined ? undefined : resolveRetry(retry, 'retry', base),
     timeout: timeout === undefined ? undefined : parseDuration(timeout, 'timeout', { min: 1 }),
     tags,
   }
+}
+
+/** What would hold for one of the submits only, and not for the task that they become. */
+const NOT_DEBOUNCED = ['id', 'delay', 'runAt', 'after', 'hold', 'group', 'expiresIn'] as const
+
+function resolveDebounce(
+  given: DebounceOptions,
+  options: SubmitOptions,
+): { wait: number; debounce: Debounce } {
+  checkObject(given, 'debounce', '{ key, wait, maxWait }')
+  checkKeys(given, ['key', 'wait', 'maxWait'], 'debounce.')
+  const other = NOT_DEBOUNCED.find((name) => options[name] !== undefined && options[name] !== false)
+  if (other !== undefined) throw optionError(other, 'no debounce beside it', options[other])
+  const key = checkTaskId(given.key, 'debounce.key')
+  const wait = parseDuration(given.wait, 'debounce.wait')
+  if (given.maxWait === undefined) return { wait, debounce: { key } }
+  return { wait, debounce: { key, maxWait: parseDuration(given.maxWait, 'debounce.maxWait', { min: wait }) } }
 }
 
 function resolveAfter(after: NonNullable<SubmitOptions['after']>): Dependencies | undefined {

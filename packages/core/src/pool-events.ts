@@ -1,5 +1,6 @@
 /** The events of a pool: what happened in this process, by reference, made only when somebody listens. */
 import type { StoredError } from './failure.js'
+import type { Overload } from './load-limit.js'
 
 export interface PoolEvents {
   /** A task of this pool is stored. */
@@ -15,6 +16,10 @@ export interface PoolEvents {
   /** An attempt failed and another follows in `delay` ms; `retryCount` is 1 before the first retry. */
   'task.retry': { id: string; name: string; retryCount: number; delay: number; error: StoredError }
   'task.removed': { id: string }
+  /** This node is over its load limit: it claims no more, and gave back what it had not started. */
+  'node.overloaded': { node: string } & Overload
+  /** It claims again, `duration` ms later. */
+  'node.recovered': { node: string; duration: number }
   /** Something went wrong outside any call: the storage failed, a listener threw, a service died. */
   'pool.error': { error: unknown; while: string }
 }

@@ -3,6 +3,7 @@
  * memory does not grow, whatever runs through it.
  */
 import { Histogram } from './histogram.js'
+import type { Overload } from './load-limit.js'
 
 /** Percentiles of a time, in ms. */
 export interface LatencySummary {
@@ -31,6 +32,8 @@ export interface PoolStats {
   waiting: number
   /** Attempts that run in this process. */
   running: number
+  /** What this node has too much of, while it is over its `loadLimit`. */
+  overload: Overload | undefined
   /** completed / (completed + failed), from 0 to 1; 1 before the first. */
   successRate: number
   /** Tasks per second that ended in this process, over the last minute or the pool's life if that is shorter. */
@@ -76,7 +79,7 @@ export class StatsRecorder {
     this.#seconds[slot] = (this.#seconds[slot] ?? 0) + 1
   }
 
-  snapshot(now: number, outside: { waiting: number; running: number }): PoolStats {
+  snapshot(now: number, outside: Pick<PoolStats, 'waiting' | 'running' | 'overload'>): PoolStats {
     const { submitted, completed, failed, cancelled, retried } = this
     const ended = completed + failed
     return {

@@ -10,7 +10,7 @@
  * kills its process is found out; and those that had started there run one at a time, so that none of them is
  * blamed for another.
  */
-import type { Clock } from './clock.js'
+import { setImmediate, type Clock } from './clock.js'
 import type { Prefetch } from './prefetch.js'
 import { PriorityQueue } from './priority-queue.js'
 import type { Demand } from './session.js'

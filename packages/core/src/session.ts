@@ -10,7 +10,7 @@
  * - a session that is over is never used again: a new one is opened under a new id.
  */
 import { randomBytes } from 'node:crypto'
-import type { Clock, Timer } from './clock.js'
+import { setImmediate, type Clock, type Timer } from './clock.js'
 import { withDeadline } from './deadline.js'
 import type { Logger } from './options.js'
 import {
@@ -421,7 +421,7 @@ export class Session {
         if (this.#unsubscribe.length === 0) void this.#listen()
         this.#force()
       },
-      { hold: true },
+      { hold: true, poll: true },
     )
   }
 

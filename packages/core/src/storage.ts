@@ -137,13 +137,22 @@ export interface NewTask {
   readonly group?: { readonly id: string; readonly exempt?: boolean | undefined } | undefined
   /** ms after which the task ends `cancelled` with `TASK_EXPIRED` if it has not been claimed and started. */
   readonly expiresIn?: number | undefined
-  /**
-   * Should the id be known, scheduled and never claimed: replace its payload, options and delay (debounce).
-   * In any other state the outcome is `duplicate`.
-   */
-  readonly replace?: boolean | undefined
+  /** Goes into the task with the same key that waits, if there is one. Nothing else may stand beside it but `delay`. */
+  readonly debounce?: Debounce | undefined
   /** Registers this watcher in the same step. */
   readonly watcher?: string | undefined
+}
+
+/**
+ * A key names the newest task of its queue and kind that was stored with it. While that one waits, scheduled or ready, a
+ * task with the key is not stored: that one takes its payload, codec, options, priority and delay, and begins anew, with
+ * no attempts. A task whose key names none, or one that is blocked, running or final, is stored, and named from then on.
+ */
+export interface Debounce {
+  /** As an id. */
+  readonly key: string
+  /** ms after the first task of the window by which it is ready, whatever comes. Default: no limit. */
+  readonly maxWait?: number | undefined
 }
 
 /** Tasks of the same queue that must be final first. */
@@ -162,15 +171,24 @@ export interface EnqueueOptions {
 /**
  * - `accepted`: stored now
  * - `repeated`: this very task was stored before (the same nonce, or a generated id)
- * - `replaced`: a scheduled task with this id has the new payload and delay
  * - `duplicate`: another task has the id, or had it within the last 24 h; nothing changed
+ * - {@link Absorbed}: it is in another task now, and its own id is unknown; also told to a repeat
  * - a {@link Refusal}: the unit was not stored
  */
-export type EnqueueOutcome = 'accepted' | 'repeated' | 'replaced' | 'duplicate' | Refusal
+export type EnqueueOutcome = 'accepted' | 'repeated' | 'duplicate' | Absorbed | Refusal
+
+/** The task of the same {@link Debounce} key that has taken it up. */
+export interface Absorbed {
+  readonly into: string
+}
 
 export interface Refusal {
   readonly code: ErrorCode
   readonly message: string
+}
+
+export function isRefusal(outcome: EnqueueOutcome): outcome is Refusal {
+  return typeof outcome === 'object' && 'code' in outcome
 }
 
 /** Everything that is known of a task. */

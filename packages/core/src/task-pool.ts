@@ -229,8 +229,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
         (first as TaskDefinition).name,
       )
     }
-    this.#parts.lifecycle.submitSync(task)
-    return task.id
+    return this.#parts.lifecycle.submitSync(task)
   }
 
   /** Stores a task and waits for its result. Rejects as `submit` and `waitForResult` do. */
@@ -326,8 +325,12 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   /** What this pool did, with percentiles; `waiting` is of the whole queue. */
   async getStats(): Promise<PoolStats> {
     const { pending, scheduled, blocked } = await this.counts()
-    const running = this.#consumer?.running ?? 0
-    return this.#stats.snapshot(this.#clock.monotonic(), { waiting: pending + scheduled + blocked, running })
+    const outside = {
+      waiting: pending + scheduled + blocked,
+      running: this.#consumer?.running ?? 0,
+      overload: this.#consumer?.overload,
+    }
+    return this.#stats.snapshot(this.#clock.monotonic(), outside)
   }
 
   /** Why the task does not run, in words and codes. Rejects `TASK_NOT_FOUND`. */
@@ -568,6 +571,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   }
 
   readonly #sendAndWait = (task: Submission): Promise<unknown> => {
+    // Which task it will be is not known yet.
+    if (task.debounce !== undefined) return this.#sendThenWait(task)
     // Waited for before it exists, so that no end can be missed.
     const future = (this.#parts as Parts).futures.expect(task.id, task.nonce === undefined)
     if (future === undefined) return this.#sendThenWait(task)
@@ -576,7 +581,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     return future.promise
   }
 
-  /** Somebody waits for this id already, and must not hear of this call if it fails. */
+  /** Waits once it is stored: somebody waits for this id already, and must not hear of this call if it fails. */
   #sendThenWait(task: Submission): Promise<unknown> {
     return new Promise((resolve, reject) => {
       const answer: Submission['answer'] = ({ id }, _isNew, error) => {

@@ -15,7 +15,7 @@
  *   to those directly; that keeps the order.
  * - What is due beyond the present 2^30 ms (12 days) waits in one list, spread when those are over.
  */
-import type { Clock, Timer, TimerOptions } from './clock.js'
+import { setImmediate, type Clock, type Timer, type TimerOptions } from './clock.js'
 
 const DIGIT = 5
 const SLOTS = 1 << DIGIT

@@ -35,7 +35,7 @@ const CLAIM = `t.n, t.id, t.place, t.rank, t.score, t.flags, t.settled, t.attemp
   t.options, t.since`
 const FIRST = `SELECT ${CLAIM} FROM neotask_tasks t WHERE t.place = ? AND t.rank < ? ORDER BY t.rank LIMIT ?`
 const NEWER = `SELECT ${CLAIM} FROM neotask_tasks t WHERE t.place = ? AND t.rank > ? ORDER BY t.rank, t.score LIMIT ?`
-const TAKE = `UPDATE neotask_tasks SET place = ?, rank = ?, since = ?, flags = flags | ${FLAG.claimed} WHERE place = ? AND rank <= ?`
+const TAKE = `UPDATE neotask_tasks SET place = ?, rank = ?, since = ? WHERE place = ? AND rank <= ?`
 const LANES = 'SELECT lane, name FROM neotask_lanes WHERE q = ?'
 const NEW_LANE =
   'INSERT INTO neotask_lanes (q, name) VALUES (?, ?) ON CONFLICT (q, name) DO UPDATE SET name = excluded.name RETURNING lane'

@@ -13,7 +13,8 @@ import {
   type Refusal,
 } from '@neotask/core'
 import { BLOCKED, bytesOf, FLAG, LARGE, PENDING, SCHEDULED, stateIndex, SUCCESS, type Row } from './layout.js'
-import { finishCancelled, makeReady, READING, schedule } from './finish.js'
+import { absorb, absorber, dueIn, openWindow, windowName } from './debounce.js'
+import { finishCancelled, READING } from './finish.js'
 import { joinGroup } from './groups.js'
 import { EVENT, type Step } from './step.js'
 
@@ -31,7 +32,6 @@ const WATCH =
   'INSERT INTO neotask_watchers VALUES (?, ?, ?) ON CONFLICT (n, watcher) DO UPDATE SET until = max(until, excluded.until)'
 const NONCE = 'SELECT nonce FROM neotask_extras WHERE n = ?'
 const TOMBSTONE = 'SELECT nonce FROM neotask_tombstones WHERE q = ? AND id = ? AND until > ?'
-const REPLACE = 'UPDATE neotask_tasks SET codec = ?, payload = ?, options = ?, flags = ? WHERE n = ?'
 const PUT_BODY = 'INSERT OR REPLACE INTO neotask_bodies VALUES (?, ?)'
 
 /** Options that need a row in `extras`, an edge, or a look at other tasks. */
@@ -44,7 +44,7 @@ export const isPlain = (task: NewTask): boolean =>
   task.runAt === undefined &&
   task.expiresIn === undefined &&
   task.watcher === undefined &&
-  !task.replace
+  task.debounce === undefined
 
 /** The parents of a task as they stand now. */
 interface Parents {
@@ -70,12 +70,15 @@ export function enqueueUnit(step: Step, unit: readonly NewTask[], options: Enque
   if (refused) return unit.map(() => refused)
   return unit.map((task) => {
     const outcome = known.get(task.id)
-    if (outcome === undefined) {
-      accept(step, task)
-      known.set(task.id, outcomeOfRepeat(task, task.nonce))
-      return 'accepted'
+    if (outcome !== undefined) return outcome
+    const other = absorber(step, task)
+    if (other) {
+      if (task.watcher !== undefined) watch(step, other.row, task.watcher, WATCH_TTL)
+      return absorb(step, other, task)
     }
-    return outcome === 'replaced' ? replace(step, task) : outcome
+    accept(step, task)
+    known.set(task.id, outcomeOfRepeat(task, task.nonce))
+    return 'accepted'
   })
 }
 
@@ -103,7 +106,7 @@ function checkUnit(unit: readonly NewTask[]): Refusal | undefined {
 }
 
 export function checkTask(task: NewTask): Refusal | undefined {
-  const { id, payload, priority, after } = task
+  const { id, payload, priority, after, debounce } = task
   if (typeof id !== 'string' || !isStorableId(id)) {
     return refuse('OPTION_INVALID', `${JSON.stringify(id)} cannot be the id of a task`)
   }
@@ -121,9 +124,15 @@ export function checkTask(task: NewTask): Refusal | undefined {
   }
   for (const option of ['delay', 'runAt', 'expiresIn'] as const) {
     const value = task[option]
-    if (value !== undefined && !(Number.isFinite(value) && Math.abs(value) <= Number.MAX_SAFE_INTEGER / 4)) {
+    if (!isTime(value)) {
       return refuse('OPTION_INVALID', `${id}: ${option} is a finite number of ms, not ${value}`)
     }
+  }
+  if (debounce && !(isStorableId(debounce.key) && isTime(debounce.maxWait))) {
+    return refuse(
+      'OPTION_INVALID',
+      `${id}: not a debounce key and a time that can be stored: ${debounce.key}`,
+    )
   }
   if (after && after.ids.length > MAX_PARENTS) {
     return refuse(
@@ -134,6 +143,9 @@ export function checkTask(task: NewTask): Refusal | undefined {
   return undefined
 }
 
+const isTime = (ms: number | undefined): boolean =>
+  ms === undefined || (Number.isFinite(ms) && Math.abs(ms) <= Number.MAX_SAFE_INTEGER / 4)
+
 /** Notes the outcome of each task that is known already, and refuses what names unknown parents. */
 function lookUp(
   step: Step,
@@ -141,6 +153,7 @@ function lookUp(
   known: Map<string, EnqueueOutcome>,
 ): Refusal | undefined {
   const earlier = new Set<string>()
+  const windows = new Set<string>()
   for (const task of unit) {
     const outcome = earlier.has(task.id) ? undefined : lookUpTask(step, task)
     if (outcome !== undefined) known.set(task.id, outcome)
@@ -149,8 +162,11 @@ function lookUp(
       if (earlier.has(parent) || (parent !== task.id && step.row(parent))) continue
       return refuse('DEPENDENCY_NOT_FOUND', `${task.id} names a task that is not there: ${parent}`)
     }
-    // What has only a tombstone is no parent.
-    if (isNew) earlier.add(task.id)
+    const window = windowName(step, task)
+    const isMerged = window !== undefined && (windows.has(window) || absorber(step, task) !== undefined)
+    if (window !== undefined) windows.add(window)
+    // What has only a tombstone, or goes into another task, is no parent.
+    if (isNew && !isMerged) earlier.add(task.id)
   }
   return undefined
 }
@@ -160,12 +176,7 @@ function lookUpTask(step: Step, task: NewTask): EnqueueOutcome | undefined {
   if (row) {
     const nonce = row.flags & FLAG.extras ? step.db.get<[string | null]>(NONCE, row.n)?.[0] : null
     if (task.watcher !== undefined) watch(step, row, task.watcher, WATCH_TTL)
-    const outcome = outcomeOfRepeat(task, nonce)
-    if (outcome === 'repeated') {
-      return outcome
-    }
-    const replaceable = stateIndex(row.place) === SCHEDULED && !(row.flags & FLAG.claimed)
-    return task.replace && replaceable ? 'replaced' : outcome
+    return outcomeOfRepeat(task, nonce)
   }
   if (isGeneratedId(task.id)) return undefined
   const tombstone = step.db.get<[string | null]>(TOMBSTONE, step.q, task.id, step.now)
@@ -185,7 +196,9 @@ function checkSize(
   maxQueueSize: number | undefined,
 ): Refusal | undefined {
   if (maxQueueSize === undefined) return undefined
-  const added = new Set(unit.map((task) => task.id).filter((id) => !known.has(id))).size
+  // Those of one window are one task.
+  const fresh = unit.filter((task) => !known.has(task.id) && !absorber(step, task))
+  const added = new Set(fresh.map((task) => windowName(step, task) ?? task.id)).size
   const waiting = (step.counts[PENDING] ?? 0) + (step.counts[SCHEDULED] ?? 0) + (step.counts[BLOCKED] ?? 0)
   if (added === 0 || waiting + added <= maxQueueSize) return undefined
   return refuse('QUEUE_FULL', `${waiting} tasks wait, and ${maxQueueSize} may`)
@@ -208,6 +221,8 @@ function accept(step: Step, task: NewTask): void {
       task.runAt === undefined ? null : Math.ceil(task.runAt),
     )
   }
+  const window = windowName(step, task)
+  if (window !== undefined) openWindow(step, row, window)
   if (task.expiresIn !== undefined) step.setDeadline(n, step.now + task.expiresIn)
   const cancelled = task.group !== undefined && joinGroup(step, row, task.group.id) && !task.group.exempt
   if (task.watcher !== undefined) step.db.run(WATCH, n, task.watcher, step.now + WATCH_TTL)
@@ -263,7 +278,8 @@ export function resolveParents(step: Step, after: Dependencies): Parents | undef
 /** Writes the row of a new task. @returns `undefined` when the id is known, and nothing changed */
 function insert(step: Step, task: NewTask, parents: Parents): Row | undefined {
   const { now, q } = step
-  const due = Math.max(task.delay === undefined ? 0 : Math.ceil(now + task.delay), Math.ceil(task.runAt ?? 0))
+  const delayed = task.delay === undefined ? 0 : dueIn(step, task, now)
+  const due = Math.max(delayed, Math.ceil(task.runAt ?? 0))
   const waits = task.hold === true || parents.open.length > 0
   const state = waits ? BLOCKED : due > now ? SCHEDULED : PENDING
   const large = task.payload.length > LARGE
@@ -301,7 +317,8 @@ function insert(step: Step, task: NewTask, parents: Parents): Row | undefined {
 
 function flagsOf(task: NewTask, delayed: boolean): number {
   let flags = 0
-  if (task.nonce !== undefined || task.group || task.after || task.expiresIn !== undefined || delayed)
+  const { nonce, group, after, expiresIn, debounce } = task
+  if (nonce !== undefined || group || after || expiresIn !== undefined || debounce || delayed)
     flags |= FLAG.extras
   if (delayed) flags |= FLAG.delayed
   if (task.hold) flags |= FLAG.held
@@ -320,23 +337,4 @@ export function watch(step: Step, row: Row, watcher: string, ttl: number): void 
   if (row.flags & FLAG.watched) return
   row.flags |= FLAG.watched
   step.db.run('UPDATE neotask_tasks SET flags = ? WHERE n = ?', row.flags, row.n)
-}
-
-/** Debounce: another payload, and the delay begins again. */
-function replace(step: Step, task: NewTask): EnqueueOutcome {
-  const row = step.row(task.id) as Row
-  const large = task.payload.length > LARGE
-  if (large) step.db.run(PUT_BODY, row.n, task.payload)
-  else if (row.flags & FLAG.large) step.db.run('DELETE FROM neotask_bodies WHERE n = ?', row.n)
-  let flags = large ? row.flags | FLAG.large : row.flags & ~FLAG.large
-  if (task.nonce !== undefined) {
-    step.extra(row.n, 'nonce', task.nonce)
-    flags |= FLAG.extras
-  }
-  step.db.run(REPLACE, task.codec, large ? null : task.payload, task.options ?? null, flags, row.n)
-  const due = Math.max(task.delay === undefined ? 0 : step.now + task.delay, task.runAt ?? 0)
-  row.flags = flags
-  if (due > step.now) schedule(step, row, due)
-  else makeReady(step, row)
-  return 'replaced'
 }

@@ -1,5 +1,5 @@
 /** Files that cannot be used: a clear error that names the file, and not a byte of it changed. */
-import { NeoTaskError, optionError, StorageUnavailableError, ValidationError } from '@neotask/core'
+import { isRefusal, NeoTaskError, optionError, StorageUnavailableError, ValidationError } from '@neotask/core'
 import Sqlite from 'better-sqlite3'
 import { createHash } from 'node:crypto'
 import {
@@ -220,7 +220,7 @@ test('an error that SQLite finds in one unit reaches its owner only', async () =
   })
   const bad = task('bad', { options: { not: 'text' } })
   const outcomes = await storage.queue.enqueue(ref, [task('a'), [task('b'), bad], task('c')])
-  expect(outcomes.map((outcome) => (typeof outcome === 'object' ? outcome.code : outcome))).toEqual([
+  expect(outcomes.map((outcome) => (isRefusal(outcome) ? outcome.code : outcome))).toEqual([
     'accepted',
     'PAYLOAD_INVALID',
     'PAYLOAD_INVALID',

@@ -73,8 +73,6 @@ export const FLAG = {
   /** It waits after a settlement `suspended`; its deadline ends the wait, not the task. */
   suspended: 4096,
   timedOut: 8192,
-  /** It has been claimed in this life or an earlier one. */
-  claimed: 16384,
   /** Something else than a settlement made it final: its record says token 0. */
   decided: 32768,
   /** A delay or an instant counts once its parents are final. */

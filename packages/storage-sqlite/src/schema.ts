@@ -70,11 +70,17 @@ CREATE TABLE neotask_extras (
   delay INTEGER,
   run_at INTEGER,
   deadline INTEGER,
+  debounce TEXT,
+  opened INTEGER,
+  newest TEXT,
   message TEXT,
   progress ANY,
   checkpoint ANY,
   logs TEXT
 ) STRICT;
+-- debounce: queue, kind and key, of the newest task that has them. opened: when its window did. newest: the id
+-- of the last task that went into it.
+CREATE UNIQUE INDEX neotask_extras_debounce ON neotask_extras (debounce) WHERE debounce IS NOT NULL;
 
 -- A parent is pinned while an unfinished child has an edge to it. open: the child still waits for it.
 CREATE TABLE neotask_edges (

@@ -1,4 +1,7 @@
-/** For tests: of storages, and of whatever is built on one. */
+/** For tests: of applications that submit tasks, and of storages. Needs no test runner, and works with each. */
+export { createTestPool } from './test-pool.js'
+export type { TestPool, TestPoolOptions } from './test-pool.js'
+export type { Expected, PartialData, SubmittedOptions, SubmittedTask } from './submitted-tasks.js'
 export { storageSuite } from './storage-suite.js'
 export type { StorageSuiteOptions } from './storage-suite.js'
 export type { Opened } from './harness.js'

@@ -122,4 +122,27 @@ describe('ManualClock', () => {
     held.cancel()
     expect([clock.pending, clock.holding]).toEqual([1, 0])
   })
+
+  it('leaps: all that came due meanwhile fires at the new time, in order', () => {
+    const clock = new ManualClock()
+    const fired: string[] = []
+    const note = (name: string) => () => fired.push(`${name} at ${clock.monotonic()}`)
+    clock.after(20, note('second'))
+    clock.after(10, () => {
+      note('first')()
+      clock.after(5, note('later'))
+    })
+    clock.leap(30)
+    expect(fired).toEqual(['first at 30', 'second at 30'])
+    clock.leap(5)
+    expect(fired.at(-1)).toBe('later at 35')
+  })
+
+  it('tells the first timer that is no poll', () => {
+    const clock = new ManualClock()
+    clock.after(10, () => {}, { poll: true })
+    expect([clock.nextDueIn, clock.nextEventIn]).toEqual([10, undefined])
+    clock.after(20, () => {})
+    expect([clock.nextDueIn, clock.nextEventIn]).toEqual([10, 20])
+  })
 })

@@ -5,7 +5,7 @@
  * and none fires unless the test advances the clock. Wall time can be stepped apart from monotonic time, as an
  * administrator or NTP does.
  */
-import type { Clock, Timer, TimerOptions } from '../clock.js'
+import { setImmediate, type Clock, type Timer, type TimerOptions } from '../clock.js'
 
 export interface ManualClockOptions {
   /** Wall time at the start, in ms since 1970. Default: 2026-01-01T00:00:00Z. */
@@ -18,6 +18,7 @@ interface ManualTimer extends Timer {
   readonly due: number
   readonly action: () => void
   readonly hold: boolean
+  readonly poll: boolean
 }
 
 export class ManualClock implements Clock {
@@ -45,6 +46,7 @@ export class ManualClock implements Clock {
       due: this.#time + Math.max(1, delay),
       action,
       hold: options?.hold ?? false,
+      poll: options?.poll ?? false,
       cancel: () => {
         const index = this.#timers.indexOf(timer)
         if (index >= 0) this.#timers.splice(index, 1)
@@ -70,6 +72,12 @@ export class ManualClock implements Clock {
     return next && next.due - this.#time
   }
 
+  /** The same for the first timer that does more than look again, as `TimerOptions.poll` says. */
+  get nextEventIn(): number | undefined {
+    const next = this.#timers.findLast((timer) => !timer.poll)
+    return next && next.due - this.#time
+  }
+
   /**
    * Moves time on by `ms`, from timer to timer. What an action throws comes out here, with the clock at that
    * action's time.
@@ -87,6 +95,16 @@ export class ManualClock implements Clock {
     while (this.#fireNext(end)) await this.settle()
     this.#moveTo(end)
     await this.settle()
+  }
+
+  /**
+   * Moves time on by `ms` at one stroke, as for a machine that slept: whatever came due meanwhile fires afterwards, in
+   * its order, at the new time.
+   */
+  leap(ms: number): void {
+    const end = this.#end(ms)
+    this.#moveTo(end)
+    while (this.#fireNext(end));
   }
 
   /** Lets promises and immediates run without moving time. Real input and output is not waited for. */

@@ -1,5 +1,5 @@
 /** Plain values for the cases of the storage suite: tasks, ends of attempts, times. */
-import { CHANGED } from '../storage.js'
+import { CHANGED, isRefusal } from '../storage.js'
 import type { EnqueueOutcome, Mark, NewTask, Retention, Settlement } from '../storage.js'
 
 /** A task as the cases write it: only what matters. */
@@ -42,9 +42,10 @@ export function tidy(value: object | string | undefined): object | string | unde
   return Object.fromEntries(Object.entries(value).filter(([, property]) => property !== undefined))
 }
 
-/** A refused unit's code, or the outcome itself. */
+/** A refused unit's code, the task that took it up, or the outcome itself. */
 export function codeOf(outcome: EnqueueOutcome | undefined): string | undefined {
-  return typeof outcome === 'object' ? outcome.code : outcome
+  if (typeof outcome !== 'object') return outcome
+  return isRefusal(outcome) ? outcome.code : `into ${outcome.into}`
 }
 
 export type Outcome = Settlement['outcome']

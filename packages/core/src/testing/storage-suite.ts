@@ -10,6 +10,7 @@
 import { Bench } from './harness.js'
 import type { Opened, Rule } from './harness.js'
 import { claimRules } from './suite-claim.js'
+import { debounceRules } from './suite-debounce.js'
 import { dependencyRules } from './suite-dependencies.js'
 import { enqueueRules } from './suite-enqueue.js'
 import { expiryRules } from './suite-expiry.js'
@@ -66,6 +67,7 @@ export function storageSuite(options: StorageSuiteOptions): void {
   operationRules(rule)
   queueRules(rule)
   enqueueRules(rule)
+  debounceRules(rule)
   expiryRules(rule)
   workRules(rule)
   settleRules(rule)

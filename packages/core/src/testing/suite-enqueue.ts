@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import type { Encoded } from '../storage.js'
 import { TASK_STATES, TaskIds } from '../task.js'
 import type { Bench, Rule } from './harness.js'
-import { codeOf, HOUR, ids, idsOf, MINUTE, SECOND, sketch } from './sketch.js'
+import { codeOf, HOUR, ids, idsOf, MINUTE, sketch } from './sketch.js'
 
 const MIB = 1024 * 1024
 const EVERY_CHARACTER = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:@/+=-~#'
@@ -237,80 +237,6 @@ export function enqueueRules(rule: Rule): void {
         'pending',
         'scheduled',
       ])
-    },
-  )
-
-  rule('E16', 'replace gives a scheduled task a new payload, options and delay', async (bench) => {
-    await bench.add({ id: 'task', delay: MINUTE, options: 'old' }, { id: 'other', delay: HOUR })
-    await bench.advance(SECOND)
-    const task = sketch({
-      id: 'task',
-      payload: 'new',
-      codec: 'text',
-      options: 'new',
-      delay: HOUR,
-      replace: true,
-    })
-    assert.deepEqual(await bench.enqueue([task]), ['replaced'])
-    const { state, payload, codec, options, dueAt, createdAt } = await bench.get('task')
-    assert.deepEqual(
-      { state, payload, codec, options },
-      { state: 'scheduled', payload: 'new', codec: 'text', options: 'new' },
-    )
-    assert.ok((dueAt ?? 0) >= createdAt + SECOND + HOUR)
-    assert.deepEqual(idsOf(await bench.list({ state: 'scheduled' })), ['other', 'task'])
-  })
-
-  rule('E17', 'replace of an unknown id is an ordinary enqueue', async (bench) => {
-    assert.deepEqual(await bench.enqueue([sketch({ id: 'new', replace: true, delay: HOUR })]), ['accepted'])
-    await bench.stands('new', 'scheduled')
-  })
-
-  rule(
-    'E18',
-    'debounce: of many that replace each other, one runs, once, with the last payload',
-    async (bench) => {
-      for (let turn = 0; turn < 5; turn++) {
-        await bench.enqueue([
-          sketch({ id: 'task', payload: `turn ${turn}`, delay: SECOND, replace: true, nonce: `${turn}` }),
-        ])
-        await bench.advance(400)
-        assert.deepEqual(await (await bench.hand()).claim(5), [])
-      }
-      await bench.advance(SECOND)
-      const claimed = await (await bench.hand()).claim(5)
-      assert.deepEqual(
-        claimed.map((task) => task.payload),
-        ['turn 4'],
-      )
-    },
-  )
-
-  for (const state of TASK_STATES) {
-    if (state === 'scheduled') continue
-    rule(
-      `E-replace-${state}`,
-      `replace of a ${state} task is a duplicate and changes nothing`,
-      async (bench) => {
-        const id = await bench.makeIn(state)
-        const before = await bench.get(id)
-        const task = sketch({ id, payload: 'new', delay: HOUR, replace: true })
-        assert.deepEqual(await bench.enqueue([task]), ['duplicate'])
-        assert.deepEqual(await bench.get(id), before)
-        await bench.stands(id, state)
-      },
-    )
-  }
-
-  rule(
-    'E-replace-claimed',
-    'replace of a scheduled task that was claimed before is a duplicate',
-    async (bench) => {
-      const id = await bench.makeIn('running')
-      await (await bench.hand()).settle(id, 'retry')
-      const task = sketch({ id, payload: 'new', delay: HOUR, replace: true })
-      assert.deepEqual(await bench.enqueue([task]), ['duplicate'])
-      assert.equal((await bench.get(id)).payload, `payload of ${id}`)
     },
   )
 

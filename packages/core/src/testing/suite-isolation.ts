@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import type { QueueRef } from '../storage.js'
 import type { Bench, Rule } from './harness.js'
-import { HOUR, ids, idsOf, KEEP, MINUTE, names, SECOND, SHORT_TTL } from './sketch.js'
+import { codeOf, HOUR, ids, idsOf, KEEP, MINUTE, names, SECOND, SHORT_TTL } from './sketch.js'
 
 const OTHERS: readonly QueueRef[] = [
   { tenant: 'acme', queue: 'mail2' },
@@ -137,7 +137,7 @@ export function isolationRules(rule: Rule): void {
     await other.add('parent')
     const task = { id: 'child', kind: 'job', payload: '', codec: 'json', priority: 2 }
     const [outcome] = await bench.enqueue([{ ...task, after: { ids: ['parent'], on: 'final' } }])
-    assert.equal(typeof outcome === 'object' && outcome.code, 'DEPENDENCY_NOT_FOUND')
+    assert.equal(codeOf(outcome), 'DEPENDENCY_NOT_FOUND')
   })
 
   rule('I5', 'lists show the tasks of their own queue only, in every state', async (bench) => {

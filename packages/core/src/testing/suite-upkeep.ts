@@ -181,6 +181,7 @@ class Monkey {
             },
           }),
         ...(this.#below(12) === 0 && { hold: true }),
+        ...(this.#below(5) === 0 && { debounce: { key: `k${this.#below(3)}`, maxWait: SECOND } }),
         ...(this.#below(6) === 0 && { expiresIn: 1 + this.#below(3 * SECOND) }),
         ...(this.#below(4) === 0 && { group: { id: `g${this.#below(3)}`, exempt: this.#below(4) === 0 } }),
       })
