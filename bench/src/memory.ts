@@ -174,7 +174,7 @@ async function startLatency(submit: (at: number, started: (at: number) => void) 
   const latencies: number[] = []
   const start = performance.now()
   for (let offered = 0; offered < OFFERED * 5;) {
-    const due = Math.floor(((performance.now() - start) / 1000) * OFFERED)
+    const due = Math.min(OFFERED * 5, Math.floor(((performance.now() - start) / 1000) * OFFERED))
     for (; offered < due; offered++) submit(performance.now(), (at) => latencies.push(performance.now() - at))
     await pause(1)
   }

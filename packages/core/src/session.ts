@@ -104,6 +104,8 @@ export class Session {
   #unanswered: Report[] = []
   #state: 'new' | 'open' | 'ending' | 'ended' = 'new'
   #scheduled = false
+  /** A call went out at once in this turn of the loop. */
+  #hurried = false
   #calling = false
   /** Nothing was left when it last looked; ends with a wake-up, the poll or a due task. */
   #quiet = false
@@ -249,9 +251,20 @@ export class Session {
     this.#schedule()
   }
 
+  /**
+   * Where a call takes no time, the first that a message asks for goes out at once instead of at the end of the turn:
+   * only the first, so that others still have the loop.
+   */
+  #hurry(): void {
+    if (this.#storage.queue.enqueueNow === undefined || this.#hurried || this.#repeating) return
+    this.#hurried = true
+    setImmediate(() => (this.#hurried = false))
+    void this.#turn()
+  }
+
   /** One call, if there is something to say. Never rejects. */
   async #turn(): Promise<void> {
-    if (this.#calling || this.#state === 'ended') return
+    if (this.#calling || this.#state === 'ended' || this.#state === 'new') return
     const request = this.#compose()
     if (request === undefined) {
       this.#resolveFlushed()
@@ -462,6 +475,7 @@ export class Session {
     const wake = (): void => {
       this.#wakes++
       this.#force()
+      this.#hurry()
     }
     const heard = (message: string): void => this.#heard(message)
     try {
