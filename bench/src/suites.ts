@@ -1,6 +1,7 @@
 /** The suites by name. A row is one question that is asked of several subjects. */
 import { memoryRows } from './memory.js'
 import { sqliteRows } from './sqlite.js'
+import { threadRows } from './threads.js'
 
 export interface Row {
   /** What is measured, with its conditions. */
@@ -15,4 +16,5 @@ export interface Row {
 export const SUITES: Readonly<Record<string, { readonly rows: readonly Row[] }>> = {
   memory: { rows: memoryRows },
   sqlite: { rows: sqliteRows },
+  threads: { rows: threadRows },
 }

@@ -31,6 +31,21 @@ describe.each(STORAGES)('on $name', ({ open }) => {
     expect(await pool.run(4)).toBe(8)
   })
 
+  it('tells each progress once, whatever is logged beside it', async () => {
+    const pool = poolOf({
+      executor: (_: null, ctx) => {
+        ctx.progress(1)
+        ctx.log('between')
+        ctx.log('them')
+        ctx.progress(2)
+      },
+    })
+    const heard: unknown[] = []
+    pool.on('task.progress', ({ progress }) => heard.push(progress))
+    await pool.run(null)
+    expect(heard).toEqual([1, 2])
+  })
+
   it('gives a result to a pool that does not run the task', async () => {
     const worker = poolOf({ executor: (text: string) => text.toUpperCase() })
     await worker.start()

@@ -7,11 +7,12 @@ import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
-import { pages, programsOf, root, type Program } from './docs-pages.js'
+import { filesOf, pages, programsOf, root, type Program } from './docs-pages.js'
 
 // Below this package, so that imports find what it depends on.
 const folder = join(import.meta.dirname, '..', 'dist', 'docs-examples')
 const programs = pages().flatMap(programsOf)
+const programFiles = pages().flatMap(filesOf)
 const LONGEST = 20_000
 
 let typeErrors = ''
@@ -21,6 +22,7 @@ beforeAll(() => {
   work = mkdtempSync(join(tmpdir(), 'neotask-docs-'))
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(join(folder, 'out'), { recursive: true })
+  for (const { name, source } of programFiles) writeFileSync(join(folder, 'out', name), source)
   const files = programs.map((program) => {
     const file = `${fileOf(program)}.${program.language}`
     writeFileSync(join(folder, file), program.source)
@@ -52,6 +54,7 @@ afterAll(() => {
 describe('the programs of the documentation', () => {
   it('are there', () => {
     expect(programs.length).toBeGreaterThan(20)
+    expect(new Set(programFiles.map(({ name }) => name)).size).toBe(programFiles.length)
   })
 
   it('have the right types', () => {

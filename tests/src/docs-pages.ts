@@ -22,6 +22,12 @@ export interface Program {
   readonly prints: readonly string[]
 }
 
+/** A file that programs of a page find beside them: a block that begins with a comment of its name, `// hash.js`. */
+export interface ProgramFile {
+  readonly name: string
+  readonly source: string
+}
+
 /** Every page that the repository shows to its readers, English and Chinese. */
 export function pages(): Page[] {
   const found = ['README.md', 'README.zh-CN.md', ...markdownIn('docs')]
@@ -34,6 +40,13 @@ function markdownIn(folder: string): string[] {
     .filter((entry) => entry.isFile() && entry.name.endsWith('.md'))
     .map((entry) => relative(root, join(entry.parentPath, entry.name)).replaceAll('\\', '/'))
     .sort()
+}
+
+/** The files of a page. */
+export function filesOf({ text }: Page): ProgramFile[] {
+  return [...text.matchAll(/^```js\n\/\/ ([\w-]+\.js)\n([^]*?)^```$/gm)].map(
+    ([, name = '', source = '']) => ({ name, source }),
+  )
 }
 
 /** The programs of a page. Blocks in other languages than `ts` and `js` are not run. */
@@ -51,6 +64,7 @@ export function programsOf({ name, text }: Page): Program[] {
     if (fence === undefined) continue
     open = { fence, lines: undefined }
     if (language !== 'ts' && language !== 'js') continue
+    if (/^\/\/ [\w-]+\.js$/.test(lines[index + 1] ?? '')) continue
     if (lines[index + 1]?.startsWith('import ')) programs.push({ line: index + 2, language, lines: [] })
     const program = programs.at(-1)
     if (program?.language !== language) throw new Error(`${name}:${index + 1}: no program to go on with`)

@@ -41,6 +41,7 @@ describe('options.md', () => {
 
   it.each([
     ['Options of a pool', 'options.ts', 'PoolOptions', ['executor', 'tasks']],
+    ['Options of threads', 'thread-options.ts', 'ThreadOptions', []],
     ['Options of submit', 'options.ts', 'SubmitOptions', []],
     [
       'Options of defineTask',

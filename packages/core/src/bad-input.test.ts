@@ -50,7 +50,25 @@ describe('options of a pool', () => {
     ['a bad retention', { retention: { success: { count: -1 } } }, /retention.success.count: .* got -1/],
     ['a bad logger', { logger: { info() {} } }, /logger: /],
     ['a bad codec', { codec: { id: 'x', encode() {} } }, /codec: /],
-    ['a handler that is no function', { executor: 'run' }, /executor: expected a function, got "run"/],
+    [
+      'a handler that is no function',
+      { executor: 'run' },
+      /executor: expected a function, or the URL of a file .* got "run"/,
+    ],
+    ['a handler from the net', { executor: new URL('https://x.org/y.js') }, /executor: .* got "https:\/\/x/],
+    ['a relative handler', { executor: 'file:./x.js' }, /executor: .* got "file:.\/x.js"/],
+    [
+      'a file that does not exist',
+      { executor: new URL('./nowhere.js', import.meta.url) },
+      /executor: expected a file that exists, got "file:.*nowhere/,
+    ],
+    ['threads that are none', { threads: 4 }, /threads: expected an object, got 4/],
+    ['no threads', { threads: { size: 0 } }, /threads.size: expected an integer from 1 to 1000, got 0/],
+    ['too little memory', { threads: { memoryLimit: 8 } }, /threads.memoryLimit: .* from 16 .* got 8/],
+    ['a bad grace', { threads: { grace: 'soon' } }, /threads.grace: .* got "soon"/],
+    ['a negative idle time', { threads: { idleTimeout: -1 } }, /threads.idleTimeout: .* got -1/],
+    ['no time to start', { threads: { startTimeout: 0 } }, /threads.startTimeout: .* got 0/],
+    ['an unknown thread option', { threads: { sizes: 1 } }, /threads.sizes: .* did you mean size\?/],
     ['tasks that are none', { tasks: [{ name: 'x' }] }, /tasks: expected what defineTask returns/],
     ['no handler at all', { executor: undefined }, /executor: /],
     ['a storage that is none', { storage: 5 }, /storage: .* got 5/],
@@ -71,6 +89,12 @@ describe('options of a pool', () => {
     expect(() => defineTask({ name: 'a', handler: wrong('x') })).toThrow(
       /defineTask\("a"\).handler: expected a function/,
     )
+    const lost = defineTask({ name: 'a', handler: new URL('./nowhere.js', import.meta.url) })
+    expect(() => new TaskPool({ tasks: [lost] })).toThrow(
+      /defineTask\("a"\).handler: expected a file that exists/,
+    )
+    // A producer does not need it.
+    expect(() => new TaskPool({ tasks: [lost], concurrency: 0 })).not.toThrow()
     expect(() => defineTask({ name: 'a', timeout: 'x' })).toThrow(/defineTask\("a"\).timeout/)
     const a = defineTask({ name: 'a', handler: executor })
     expect(() => new TaskPool({ tasks: [a, defineTask({ name: 'a', handler: executor })] })).toThrow(

@@ -111,6 +111,11 @@ export function encodedSizeAtMost(encoded: Encoded): number {
 
 const isPlain = (encoded: unknown): encoded is PlainValue => encoded instanceof PlainValue
 
+/** The same as text or bytes, for where a copy cannot go. */
+export function asTold(encoded: Encoded): Encoded {
+  return isPlain(encoded) ? encoded.text : encoded
+}
+
 /** Bytes that it takes as UTF-8. */
 export function encodedSize(encoded: Encoded): number {
   if (isPlain(encoded)) return encoded.bytes

@@ -20,7 +20,16 @@ import { QueueScheduler } from './queue-scheduler.js'
 import { Session } from './session.js'
 import type { Encoded, Mark, QueueRef, Report, Storage } from './storage.js'
 import { TimeWheel } from './time-wheel.js'
-import { WorkerPool } from './worker-pool.js'
+import type { WorkerPoolHost, Workers } from './worker-pool.js'
+
+/** Which kinds a consumer serves, and what calls their handlers. */
+export interface ConsumerPart {
+  readonly kinds: readonly string[]
+  readonly concurrency: number
+  readonly workers: (host: WorkerPoolHost) => Workers
+  /** Whether it tells the logger and the listeners of the load, which is that of the whole node. */
+  readonly speaksOfLoad: boolean
+}
 
 export interface ConsumerContext {
   readonly storage: Storage
@@ -41,7 +50,7 @@ const REPORT_EVERY = 100
 const GRACE = 1000
 
 /** Attempts that were running, and tasks that were held and go back. */
-interface Stopped {
+export interface Stopped {
   readonly running: number
   readonly returned: number
 }
@@ -60,7 +69,7 @@ export class Consumer {
   readonly #context: ConsumerContext
   readonly #session: Session
   readonly #scheduler: QueueScheduler
-  readonly #workers: WorkerPool
+  readonly #workers: Workers
   readonly #wheel: TimeWheel
   /** Attempts with progress or lines that are not written. */
   readonly #reporting = new Set<Execution>()
@@ -76,16 +85,20 @@ export class Consumer {
   #overTimer: Timer | undefined
   /** Words about the load go out one after the other. */
   #telling: Promise<void> = Promise.resolve()
+  readonly #speaksOfLoad: boolean
   #pausedByCaller = false
   #stopped: Stopped | undefined
+  /** Attempts that were aborted at the end and went back. */
+  #handedBack = 0
   /** Storage trouble is told once, until a call succeeds again. */
   #inTrouble = false
 
-  constructor(context: ConsumerContext) {
+  constructor(context: ConsumerContext, part: ConsumerPart) {
     this.#context = context
+    this.#speaksOfLoad = part.speaksOfLoad
     const { storage, ref, options, kinds, stats, events, lifecycle } = context
-    const { clock, concurrency, codec, maxPayload } = options
-    const { served } = kinds
+    const { clock, codec, maxPayload } = options
+    const { concurrency, kinds: served } = part
     this.#wheel = new TimeWheel(clock, (error) => context.troubled(error, 'a timer'))
     const prefetch = new Prefetch(options.prefetch, concurrency)
     if (options.loadLimit !== undefined) {
@@ -93,7 +106,7 @@ export class Consumer {
       this.#load = new LoadMonitor(options.loadLimit, { clock, changed })
     }
 
-    this.#workers = new WorkerPool(concurrency, {
+    this.#workers = part.workers({
       ref,
       codec,
       maxPayload,
@@ -101,7 +114,7 @@ export class Consumer {
       wheel: this.#wheel,
       kinds,
       now: () => clock.now(),
-      report: (execution) => this.#report(execution),
+      report: (execution, hasProgressed) => this.#report(execution, hasProgressed),
       checkpoint: (execution, state) => this.#checkpoint(execution, state),
       started: (execution) => {
         stats.waited(execution.claimed.waited)
@@ -109,21 +122,26 @@ export class Consumer {
         const { id, name, attempt } = execution
         events.emit('task.started', { id, name, node: options.node, attempt })
       },
-      succeeded: (execution, value, now) => {
+      succeeded: (execution, value, now, encoded) => {
         this.#ended(execution, prefetch, now)
-        lifecycle.succeeded(execution, value, this.#session, now)
+        lifecycle.succeeded(execution, value, this.#session, now, encoded)
       },
       failed: (execution, error, now) => {
         this.#ended(execution, prefetch, now)
+        if (execution.aborted === 'shutdown') this.#handedBack++
         lifecycle.failed(execution, error, this.#session, now)
+      },
+      returned: (execution) => {
+        this.#unbegun(execution)
+        // What belongs to an older session was lost with it.
+        if (execution.session === this.#session.id) this.#scheduler.add([execution.claimed])
       },
       freed: (now) => this.#scheduler.freed(now),
     })
 
     this.#scheduler = new QueueScheduler(prefetch, {
       clock,
-      concurrency,
-      active: () => this.#workers.active,
+      free: () => this.#workers.free,
       fenced: () => this.#session.fenced,
       run: (task, marked, now) => this.#workers.run(task, this.#session.id, marked, now),
       release: (task) => lifecycle.release(task, this.#session),
@@ -155,7 +173,10 @@ export class Consumer {
           if (entries.length > 0) lifecycle.roomMade()
           this.#scheduler.add(entries)
         },
-        observed: (head, paused) => this.#scheduler.observed(head, paused),
+        observed: (head, paused) => {
+          this.#scheduler.observed(head, paused)
+          if (paused) this.#giveBack()
+        },
         urgent: (priority) => this.#scheduler.urgent(priority),
         taken: (entries) => {
           this.#scheduler.taken(entries)
@@ -252,8 +273,10 @@ export class Consumer {
   /** Claims and starts nothing more, and gives back what has not started. Safe to call twice. */
   stop(): void {
     if (this.#stopped !== undefined) return
-    this.#stopped = { running: this.#workers.active, returned: this.#scheduler.buffered }
+    const { buffered } = this.#scheduler
     this.#scheduler.stop()
+    const returned = buffered + this.#giveBack()
+    this.#stopped = { running: this.#workers.active, returned }
     if (this.overload !== undefined) this.#tellOverload(undefined)
     this.#load?.stop()
   }
@@ -274,10 +297,11 @@ export class Consumer {
     const late = new Promise<void>(
       (resolve) => (cancelTimer = clock.after(callTimeout, resolve, { hold: true })),
     )
-    await Promise.race([this.#session.flush(), late])
+    await Promise.all([Promise.race([this.#session.flush(), late]), this.#workers.close()])
     cancelTimer?.cancel()
     this.#loseCheckpoints()
-    return { running: running - left.length, returned: returned + left.length }
+    const unfinished = left.length + this.#handedBack
+    return { running: running - unfinished, returned: returned + unfinished }
   }
 
   /** Ends the session; whatever it still holds goes back. */
@@ -292,7 +316,9 @@ export class Consumer {
 
   /** Claims nothing and gives back what has not started, while the caller wants it so or there is too much to do. */
   #standBack(): void {
-    this.#scheduler.pauseHere(this.#pausedByCaller || this.overload !== undefined)
+    const back = this.#pausedByCaller || this.overload !== undefined
+    this.#scheduler.pauseHere(back)
+    if (back) this.#giveBack()
   }
 
   #loadChanged(overload: Overload | undefined): void {
@@ -300,6 +326,7 @@ export class Consumer {
     const { clock, logger, node } = options
     this.#standBack()
     this.#tellOverload(overload)
+    if (!this.#speaksOfLoad) return
     if (overload !== undefined) {
       this.#overSince = clock.monotonic()
       logger.warn({ node, ...overload }, 'this node is over its load limit and claims no more')
@@ -327,6 +354,21 @@ export class Consumer {
     this.#overTimer = options.clock.after(OVERLOAD_TTL / 3, again, { poll: true })
   }
 
+  /** @returns how many tasks */
+  #giveBack(): number {
+    const left = this.#workers.giveBack()
+    for (const execution of left) {
+      this.#unbegun(execution)
+      this.#context.lifecycle.release(execution.claimed, this.#session)
+    }
+    return left.length
+  }
+
+  #unbegun(execution: Execution): void {
+    this.#reporting.delete(execution)
+    this.#scheduler.ended(execution.id)
+  }
+
   /** @returns whether nothing runs any more */
   async #idleWithin(ms: number): Promise<boolean> {
     if (this.#workers.active === 0) return true
@@ -352,7 +394,7 @@ export class Consumer {
   #marks(session: string): Mark[] {
     const marks = this.#scheduler.marks()
     for (const execution of this.#workers.executions) {
-      if (!execution.marked && execution.session === session)
+      if (!execution.marked && execution.startedAt >= 0 && execution.session === session)
         marks.push({ id: execution.id, token: execution.token })
     }
     return marks
@@ -360,11 +402,11 @@ export class Consumer {
 
   // ------------------------------------------------------------------------------------------------- reports
 
-  #report(execution: Execution): void {
+  #report(execution: Execution, hasProgressed: boolean): void {
     if (execution.ended) return
     this.#reporting.add(execution)
     const { events, options } = this.#context
-    if (execution.progressed !== undefined && events.hears('task.progress')) {
+    if (hasProgressed && execution.progressed !== undefined && events.hears('task.progress')) {
       const progress = options.codec.decode(execution.progressed)
       events.emit('task.progress', { id: execution.id, name: execution.name, progress })
     }

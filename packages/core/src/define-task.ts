@@ -4,6 +4,7 @@
  * A definition is data. It may be shared by a process that submits and another that runs it; only the second
  * one needs the handler.
  */
+import { fileURLToPath } from 'node:url'
 import type { StandardSchemaV1 } from '@standard-schema/spec'
 import { checkKeys, checkMethods, checkName, checkObject, checkPriority, checkTags } from './checks.js'
 import { parseDuration, type Duration } from './duration.js'
@@ -16,6 +17,12 @@ export type Handler<Data = unknown, Result = unknown> = (
   data: Data,
   ctx: TaskContext,
 ) => Result | Promise<Result>
+
+/**
+ * A handler in a file, which runs in worker threads: an absolute `file:` URL, as `new URL('./hash.js',
+ * import.meta.url)` makes it. The file's default export is the handler, or else its export named `handler`.
+ */
+export type HandlerFile = URL | string
 
 /** What may be set for a kind of task, and again for each task. */
 export interface TaskDefaults {
@@ -37,15 +44,15 @@ export interface TaskSpec<Input, Data, Result> extends TaskDefaults {
    * returns is what is stored, so defaults are filled in once.
    */
   input?: StandardSchemaV1<Input, Data> | undefined
-  /** Left out in a process that only submits. */
-  handler?: Handler<Data, Result> | undefined
+  /** A function, or the URL of a file that exports one. Left out in a process that only submits. */
+  handler?: Handler<Data, Result> | HandlerFile | undefined
 }
 
 /** Made by {@link defineTask}. */
 export class TaskDefinition<Input = never, Result = unknown> {
   readonly name: string
   readonly defaults: TaskDefaults
-  readonly handler: Handler<never, Result> | undefined
+  readonly handler: Handler<never, Result> | URL | undefined
   // Not by `Input`: a pool holds definitions of any input in one list.
   readonly #schema: StandardSchemaV1 | undefined
 
@@ -54,9 +61,6 @@ export class TaskDefinition<Input = never, Result = unknown> {
     checkKeys(spec, SPEC_KEYS, 'defineTask.')
     checkName(spec.name, 'defineTask.name')
     const where = `defineTask(${JSON.stringify(spec.name)})`
-    if (spec.handler !== undefined && typeof spec.handler !== 'function') {
-      throw optionError(`${where}.handler`, 'a function', spec.handler)
-    }
     if (spec.input !== undefined) {
       const schema = spec.input as Partial<StandardSchemaV1>
       checkMethods(
@@ -68,7 +72,7 @@ export class TaskDefinition<Input = never, Result = unknown> {
     }
     checkDefaults(spec, where)
     this.name = spec.name
-    this.handler = spec.handler
+    this.handler = spec.handler === undefined ? undefined : resolveHandler(spec.handler, `${where}.handler`)
     this.#schema = spec.input
     this.defaults = { retry: spec.retry, timeout: spec.timeout, priority: spec.priority, tags: spec.tags }
   }
@@ -97,6 +101,23 @@ export class TaskDefinition<Input = never, Result = unknown> {
 }
 
 const SPEC_KEYS = ['name', 'input', 'handler', 'retry', 'timeout', 'priority', 'tags']
+
+/** The function, or the file as a URL. */
+export function resolveHandler<H extends Handler<never>>(handler: H | HandlerFile, option: string): H | URL {
+  if (typeof handler === 'function') return handler
+  try {
+    const url = typeof handler === 'string' && handler.startsWith('file://') ? new URL(handler) : handler
+    if (url instanceof URL && fileURLToPath(url) !== '') return url
+  } catch {
+    // No URL after all, or not that of a file: said below.
+  }
+  const given: unknown = handler
+  throw optionError(
+    option,
+    "a function, or the URL of a file ('file:///…') whose default export is one",
+    given instanceof URL ? given.href : given,
+  )
+}
 
 /** Checks what may be set for a kind and for each task; each error names the option below `where`. */
 export function checkDefaults(defaults: TaskDefaults, where: string): void {

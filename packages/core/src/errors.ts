@@ -27,6 +27,7 @@ export type ErrorCode =
   | 'DEPENDENCY_NOT_FOUND'
   | 'GROUP_CANCELLED'
   | 'POISON'
+  | 'THREAD_CRASHED'
   | 'ILLEGAL_STATE'
   | 'WAIT_TIMEOUT'
   | 'LEASE_LOST'

@@ -15,7 +15,7 @@ export interface ExecutionHost {
   readonly codec: Codec
   readonly maxPayload: number
   /** Stores progress and lines of the log soon, at most ten times a second. */
-  report(execution: Execution): void
+  report(execution: Execution, hasProgressed: boolean): void
   /** Stores the checkpoint now. */
   checkpoint(execution: Execution, state: Encoded): Promise<void>
   /** Wall time in ms. */
@@ -32,8 +32,8 @@ export class Execution implements TaskContext {
   readonly #host: ExecutionHost
   #controller: AbortController | undefined
   #aborted: AbortKind | undefined
-  /** Monotonic ms of the handler's call. */
-  readonly startedAt: number
+  /** Monotonic ms of the handler's call; negative before it. */
+  startedAt: number
   /** Whether the storage knows that it has started. */
   marked = false
   /** Whether its end was decided; what its handler does afterwards counts no more. */
@@ -112,7 +112,7 @@ export class Execution implements TaskContext {
   progress(value: unknown): void {
     const { codec, maxPayload } = this.#host
     this.progressed = encodePayload(codec, value, 'progress', maxPayload)
-    this.#host.report(this)
+    this.#host.report(this, true)
   }
 
   async checkpoint(state: unknown): Promise<void> {
@@ -127,7 +127,7 @@ export class Execution implements TaskContext {
     lines.push(line.length > LINE_LIMIT ? `${line.slice(0, LINE_LIMIT - 1)}…` : line)
     // More than the storage keeps of a task would only be thrown away there.
     if (lines.length > 100) lines.shift()
-    this.#host.report(this)
+    this.#host.report(this, false)
   }
 }
 

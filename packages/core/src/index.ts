@@ -10,11 +10,12 @@ export type {
   TaskPoolOptions,
 } from './task-pool.js'
 export { defineTask, TaskDefinition } from './define-task.js'
-export type { Handler, TaskDefaults, TaskSpec } from './define-task.js'
+export type { Handler, HandlerFile, TaskDefaults, TaskSpec } from './define-task.js'
 export { AbortReason } from './task-context.js'
 export type { AbortKind, TaskContext } from './task-context.js'
 export type { DebounceOptions, Logger, PoolOptions, SubmitOptions } from './options.js'
 export type { PrefetchOptions, PrefetchStrategy } from './prefetch.js'
+export type { ThreadOptions } from './thread-options.js'
 export type { RetryOptions, RetrySetting } from './retry-policy.js'
 export type { PoolEvents } from './pool-events.js'
 export type { EventsOptions, StreamedEvent } from './event-bus.js'

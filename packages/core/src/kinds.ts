@@ -4,9 +4,16 @@
  * A task carries only what was set for it; the rest comes from its definition, then from the pool, when it runs.
  * So a changed default also holds for tasks that wait already.
  */
+import { existsSync } from 'node:fs'
 import type { Codec } from './codec.js'
 import { checkObject } from './checks.js'
-import { checkDefaults, TaskDefinition, type Handler } from './define-task.js'
+import {
+  checkDefaults,
+  resolveHandler,
+  TaskDefinition,
+  type Handler,
+  type HandlerFile,
+} from './define-task.js'
 import { parseDuration } from './duration.js'
 import { NeoTaskError, optionError } from './errors.js'
 import type { ResolvedSubmit } from './options.js'
@@ -15,7 +22,8 @@ import type { Claimed } from './storage.js'
 import { Priority } from './task.js'
 
 interface Kind {
-  readonly handler: Handler<never> | undefined
+  /** A file's runs in threads. */
+  readonly handler: Handler<never> | URL | undefined
   readonly retry: RetryPolicy
   readonly timeout: number | undefined
   readonly priority: number
@@ -24,7 +32,7 @@ interface Kind {
 
 /** What one attempt runs by. */
 export interface Rules {
-  readonly handler: Handler<never>
+  readonly handler: Handler<never> | URL
   readonly retry: RetryPolicy
   readonly timeout: number | undefined
 }
@@ -49,14 +57,13 @@ export class Kinds {
    * @param timeout the pool's, in ms
    */
   constructor(
-    executor: Handler<never> | undefined,
+    executor: Handler<never> | HandlerFile | undefined,
     tasks: readonly TaskDefinition[],
     defaults: { retry: RetryPolicy; timeout: number | undefined; codec: Codec },
   ) {
     const { retry, timeout } = defaults
     this.#codec = defaults.codec
-    if (executor !== undefined && typeof executor !== 'function')
-      throw optionError('executor', 'a function', executor)
+    const handler = executor === undefined ? undefined : resolveHandler(executor, 'executor')
     const given: unknown = tasks
     if (!Array.isArray(given)) throw optionError('tasks', 'an array of what defineTask returns', given)
     for (const task of given as readonly unknown[]) {
@@ -67,13 +74,27 @@ export class Kinds {
     // A pool that knows nothing else may submit for the executors of others.
     if (executor !== undefined || this.#kinds.size === 0) {
       const priority = Priority.normal
-      this.#kinds.set(EXECUTOR, { handler: executor, retry, timeout, priority, tags: undefined })
+      this.#kinds.set(EXECUTOR, { handler, retry, timeout, priority, tags: undefined })
     }
   }
 
-  /** The names of the kinds that this pool can run. */
-  get served(): string[] {
-    return [...this.#kinds].filter(([, kind]) => kind.handler !== undefined).map(([name]) => name)
+  /** The names of the kinds whose handlers are functions, which run here. */
+  get servedHere(): string[] {
+    return this.#namesWhere((handler) => typeof handler === 'function')
+  }
+
+  /** The names of the kinds whose handlers are files, which run in threads. */
+  get servedInThreads(): string[] {
+    return this.#namesWhere((handler) => handler instanceof URL)
+  }
+
+  /** Refuses a handler whose file does not exist. */
+  checkFiles(): void {
+    for (const [name, { handler }] of this.#kinds) {
+      if (!(handler instanceof URL) || existsSync(handler)) continue
+      const option = name === EXECUTOR ? 'executor' : `defineTask(${JSON.stringify(name)}).handler`
+      throw optionError(option, 'a file that exists', handler.href)
+    }
   }
 
   /** The kind, or the error that names what the pool lacks. */
@@ -99,13 +120,22 @@ export class Kinds {
   }
 
   decode(claimed: Claimed): never {
+    this.checkCodec(claimed)
+    return this.#codec.decode(claimed.payload) as never
+  }
+
+  /** Refuses a payload that this pool cannot decode. */
+  checkCodec(claimed: Claimed): void {
     if (claimed.codec !== this.#codec.id) {
       throw new NeoTaskError(
         'PAYLOAD_INVALID',
         `the payload was made by codec ${claimed.codec}, and this pool has ${this.#codec.id}`,
       )
     }
-    return this.#codec.decode(claimed.payload) as never
+  }
+
+  #namesWhere(matches: (handler: Kind['handler']) => boolean): string[] {
+    return [...this.#kinds].filter(([, { handler }]) => matches(handler)).map(([name]) => name)
   }
 }
 

@@ -29,6 +29,7 @@ import type { Session } from './session.js'
 import {
   isRefusal,
   type Claimed,
+  type Encoded,
   type EnqueueOptions,
   type EnqueueOutcome,
   type NewTask,
@@ -56,6 +57,8 @@ export interface LifecycleContext {
   readonly stats: StatsRecorder
 }
 
+/** The `value` of an ending whose result came encoded; it is decoded when somebody listens. */
+const NOT_DECODED = Symbol('a result that is only known encoded')
 /** Submits that wait for a batch at the same time, at most. */
 const MOST_WAITING = 1_000_000
 const BATCH_BYTES = 1024 * 1024
@@ -245,13 +248,18 @@ export class LifecycleManager {
 
   // ------------------------------------------------------------------------------------------------- settle
 
-  /** The handler returned. @param now monotonic ms */
-  succeeded(execution: Execution, value: unknown, session: Session, now: number): void {
+  /**
+   * The handler returned.
+   *
+   * @param now monotonic ms
+   * @param encoded the result, when a thread has encoded it already; `value` is not known then
+   */
+  succeeded(execution: Execution, value: unknown, session: Session, now: number, encoded?: Encoded): void {
     const { options } = this.#context
     const duration = this.#measure(execution, now)
     let result
     try {
-      result = encodePayload(this.#codec, value, 'result', options.maxPayload)
+      result = encoded ?? encodePayload(this.#codec, value, 'result', options.maxPayload)
     } catch (error) {
       this.#fail(execution, error, duration, session)
       return
@@ -265,7 +273,7 @@ export class LifecycleManager {
       codec: this.#codec.id,
       duration,
       execution,
-      value,
+      value: encoded === undefined ? value : NOT_DECODED,
     }
     session.settle(ending, execution.session)
   }
@@ -331,7 +339,8 @@ export class LifecycleManager {
         stats.completed++
         this.#settleFuture(execution, ending)
         if (events.hears('task.completed')) {
-          events.emit('task.completed', { id, name, result: ending.value, duration: ending.duration ?? 0 })
+          const result = ending.value === NOT_DECODED ? options.codec.decode(ending.result) : ending.value
+          events.emit('task.completed', { id, name, result, duration: ending.duration ?? 0 })
         }
         break
       case 'failed':

@@ -25,6 +25,7 @@ import { resolvePrefetch, type PrefetchOptions, type PrefetchPolicy } from './pr
 import { resolveRetry, type RetryPolicy, type RetrySetting } from './retry-policy.js'
 import type { Debounce, Dependencies, Retention, Storage } from './storage.js'
 import { checkTaskId } from './task.js'
+import { resolveThreads, type ThreadOptions, type ThreadPolicy } from './thread-options.js'
 
 /** A logger in pino's shape. */
 export interface Logger {
@@ -45,6 +46,8 @@ export interface PoolOptions {
   prefetch?: PrefetchOptions | undefined
   /** Beyond it this node claims no more, and gives back what it has not started, until it has recovered. Default: none. */
   loadLimit?: LoadLimitOptions | undefined
+  /** The threads of handlers that are files. See {@link ThreadOptions}. */
+  threads?: ThreadOptions | undefined
   /** Default: 3 retries, exponential from 1 s to at most 5 min, full jitter. */
   retry?: RetrySetting | undefined
   /** The longest time for one attempt. Default: none. */
@@ -84,6 +87,7 @@ export interface ResolvedOptions {
   readonly concurrency: number
   readonly prefetch: PrefetchPolicy
   readonly loadLimit: LoadLimits | undefined
+  readonly threads: ThreadPolicy
   readonly retry: RetryPolicy
   readonly timeout: number | undefined
   readonly sessionTtl: number
@@ -157,7 +161,17 @@ const MIB = 1024 * 1024
 
 /** The keys that a pool takes beside its handlers. */
 const POOL_KEYS = [
-  ...['storage', 'queue', 'concurrency', 'prefetch', 'retry', 'timeout', 'sessionTtl', 'callTimeout'],
+  ...[
+    'storage',
+    'queue',
+    'concurrency',
+    'prefetch',
+    'threads',
+    'retry',
+    'timeout',
+    'sessionTtl',
+    'callTimeout',
+  ],
   ...['maxQueueSize', 'overflow', 'maxPayload', 'maxReclaims', 'retention', 'autoStart', 'node', 'codec'],
   ...['logger', 'clock', 'executor', 'tasks', 'loadLimit'],
 ]
@@ -188,6 +202,7 @@ export function resolveOptions(options: PoolOptions): ResolvedOptions {
     concurrency: checkInteger(options.concurrency ?? 10, 'concurrency', 0, 100_000),
     prefetch: resolvePrefetch(options.prefetch ?? 'auto'),
     loadLimit: options.loadLimit === undefined ? undefined : resolveLoadLimit(options.loadLimit),
+    threads: resolveThreads(options.threads ?? {}),
     retry: resolveRetry(options.retry ?? {}, 'retry'),
     timeout:
       options.timeout === undefined ? undefined : parseDuration(options.timeout, 'timeout', { min: 1 }),

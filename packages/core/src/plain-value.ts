@@ -40,9 +40,14 @@ export class PlainValue {
     return isFlat && !Array.isArray(value) ? { ...value } : copyOf(value)
   }
 
+  /** Its JSON. */
+  get text(): string {
+    return JSON.stringify(this.value)
+  }
+
   /** Bytes that its JSON takes. */
   get bytes(): number {
-    return Buffer.byteLength(JSON.stringify(this.value))
+    return Buffer.byteLength(this.text)
   }
 }
 

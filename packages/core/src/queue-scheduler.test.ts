@@ -22,8 +22,7 @@ function bench(concurrency: number, prefetch: number): Bench {
   const clock = new ManualClock()
   const host: QueueSchedulerHost = {
     clock,
-    concurrency,
-    active: () => it.running.size,
+    free: () => concurrency - it.running.size,
     fenced: () => it.fenced,
     run: ({ id }) => {
       it.started.push(id)
@@ -185,8 +184,7 @@ describe('handlers that never wait', () => {
     let ran = 0
     const scheduler = new QueueScheduler(new Prefetch({ size: 100, strategy: 'hybrid', interval: 100 }, 1), {
       clock,
-      concurrency: 1,
-      active: () => 0,
+      free: () => 1,
       fenced: () => false,
       run: () => {
         ran++

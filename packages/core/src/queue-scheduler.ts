@@ -18,9 +18,8 @@ import type { Claimed, Mark, Taken } from './storage.js'
 
 export interface QueueSchedulerHost {
   readonly clock: Clock
-  readonly concurrency: number
-  /** Attempts that run. */
-  active(): number
+  /** Attempts that may be begun now. */
+  free(): number
   /** Whether no handler may be called now. */
   fenced(): boolean
   /** Calls the handler. @param now monotonic ms */
@@ -234,7 +233,7 @@ export class QueueScheduler {
   }
 
   get #free(): number {
-    return this.#host.concurrency - this.#host.active() - this.#awaiting.size
+    return this.#host.free() - this.#awaiting.size
   }
 
   get #worst(): number {

@@ -15,6 +15,20 @@ test('the executor types submit and waitForResult', async () => {
   await pool.submit({ url: 'x' }, { prio: 1 })
 })
 
+test('a handler in a file is typed by hand', async () => {
+  const url = new URL('./hash.js', import.meta.url)
+  const pool = new TaskPool<{ text: string }, number>({ executor: url })
+  expectTypeOf(await pool.run({ text: 'x' })).toEqualTypeOf<number>()
+  // @ts-expect-error the data does not fit
+  await pool.run({ txt: 'x' })
+  const hash = defineTask<{ text: string }, number>({ name: 'hash', handler: url.href })
+  expectTypeOf(await pool.run(hash, { text: 'x' })).toEqualTypeOf<number>()
+  const checked = defineTask({ name: 'checked', input: z.object({ text: z.string() }), handler: url })
+  expectTypeOf(await pool.run(checked, { text: 'x' })).toEqualTypeOf<unknown>()
+  // @ts-expect-error the data does not fit the schema
+  await pool.run(checked, { text: 5 })
+})
+
 test('definitions type each kind', async () => {
   const mail = defineTask({
     name: 'mail',

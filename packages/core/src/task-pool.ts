@@ -5,9 +5,9 @@
 import { checkKeys, checkObject, checkPriority, checkText } from './checks.js'
 import type { Clock, Timer } from './clock.js'
 import { encodePayload } from './codec.js'
-import { Consumer } from './consumer.js'
+import { Consumers } from './consumers.js'
 import { withDeadline } from './deadline.js'
-import { TaskDefinition, type Handler } from './define-task.js'
+import { TaskDefinition, type Handler, type HandlerFile } from './define-task.js'
 import { parseDuration, type Duration } from './duration.js'
 import { NeoTaskError, optionError } from './errors.js'
 import { EventBus, type EventsOptions, type StreamedEvent } from './event-bus.js'
@@ -33,8 +33,8 @@ import { taskInfo, type TaskInfo } from './task-info.js'
 import { isFinal, TASK_STATES, type Operation, type TaskState } from './task.js'
 
 export interface TaskPoolOptions<Data, Result> extends PoolOptions {
-  /** Runs what is submitted without a definition. */
-  executor?: Handler<Data, Result> | undefined
+  /** Runs what is submitted without a definition: a function, or the URL of a file that exports one. */
+  executor?: Handler<Data, Result> | HandlerFile | undefined
   /** The kinds of task that this pool knows, by `defineTask`. */
   tasks?: readonly TaskDefinition[] | undefined
 }
@@ -116,7 +116,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   #pausedHere = false
   #parts: Parts | undefined
   #opening: Promise<Parts> | undefined
-  #consumer: Consumer | undefined
+  #consumer: Consumers | undefined
   #starting: Promise<void> | undefined
   #startAgain: Timer | undefined
   #closing: Promise<CloseReport> | undefined
@@ -127,8 +127,12 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     const { executor, tasks = [] } = options
     const { retry, timeout, codec, clock, tenant, queue, logger } = this.#options
     this.#kinds = new Kinds(executor, tasks, { retry, timeout, codec })
-    if (this.#options.concurrency > 0 && this.#kinds.served.length === 0) {
-      throw optionError('executor', 'an executor, or tasks with a handler, or concurrency: 0', undefined)
+    if (this.#options.concurrency > 0) {
+      const { servedHere, servedInThreads } = this.#kinds
+      if (servedHere.length + servedInThreads.length === 0) {
+        throw optionError('executor', 'an executor, or tasks with a handler, or concurrency: 0', undefined)
+      }
+      this.#kinds.checkFiles()
     }
     this.#ref = { tenant, queue }
     this.#clock = clock
@@ -644,7 +648,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     this.#refuseClosed()
     // A start that failed because of a service is tried again, and this pool consumes already.
     if (this.#options.concurrency > 0 && this.#consumer === undefined) {
-      const consumer = new Consumer({
+      const consumer = new Consumers({
         storage,
         ref: this.#ref,
         options: this.#options,

@@ -43,6 +43,7 @@ function setUp(timeout?: number): { workers: WorkerPool; ends: Ends; told: strin
     started: () => {},
     succeeded: ({ token }, value) => told.push(`${token} ended with ${String(value)}`),
     failed: ({ token, aborted }) => told.push(`${token} failed, ${aborted ?? 'not aborted'}`),
+    returned: () => {},
     freed: () => {},
   })
   return { workers, ends, told }

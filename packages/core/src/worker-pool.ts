@@ -6,9 +6,11 @@
  * After `lease-lost` and `shutdown` it still is: the task may be ours, and the storage decides.
  */
 import type { Clock } from './clock.js'
+import type { Handler } from './define-task.js'
 import { NeoTaskError } from './errors.js'
 import { Execution, type ExecutionHost } from './execution.js'
-import type { Claimed } from './storage.js'
+import { Slots } from './slots.js'
+import type { Claimed, Encoded } from './storage.js'
 import type { AbortKind } from './task-context.js'
 import type { Kinds } from './kinds.js'
 import type { TimeWheel } from './time-wheel.js'
@@ -19,9 +21,12 @@ export interface WorkerPoolHost extends ExecutionHost {
   readonly kinds: Kinds
   /** A handler is about to be called. */
   started(execution: Execution): void
-  succeeded(execution: Execution, value: unknown, now: number): void
+  /** @param encoded the result, when a thread has encoded it already; `value` is not known then */
+  succeeded(execution: Execution, value: unknown, now: number, encoded?: Encoded): void
   /** Also after an abort; `execution.aborted` says so. */
   failed(execution: Execution, error: unknown, now: number): void
+  /** It was not begun, and its task is still to be run. */
+  returned(execution: Execution): void
   /** A slot is free. @param now monotonic ms */
   freed(now: number): void
 }
@@ -33,43 +38,69 @@ interface Listener {
   readonly rejected: (error: unknown) => void
 }
 
-export class WorkerPool {
-  readonly concurrency: number
+/** Whatever calls handlers: here, or in threads (`thread-pool.ts`). */
+export interface Workers {
+  /** How many handlers are at work. */
+  readonly active: number
+  /** How many attempts may be begun now. */
+  readonly free: number
+  /** The attempts whose end is not decided. */
+  readonly executions: readonly Execution[]
+  /** The attempt that this process makes of the task, if it does. */
+  find(id: string): Execution | undefined
+  /** Calls the task's handler. The caller has made sure that a slot is free. @param now monotonic ms */
+  run(claimed: Claimed, session: string, marked: boolean, now: number): void
+  /**
+   * Aborts one attempt, if this process makes it under a token that is not newer.
+   *
+   * @returns whether it did
+   */
+  take(id: string, token: number, kind: AbortKind): boolean
+  /** Aborts every attempt; what its handler returns all the same still counts. */
+  abortAll(kind: 'lease-lost' | 'shutdown'): void
+  /** Ends every attempt without a result: nobody listens to its handler any more. */
+  abandonAll(): readonly Execution[]
+  /** Lets go of what it took and has not begun. @returns those attempts, which never were */
+  giveBack(): readonly Execution[]
+  /** Resolves when no slot is taken. */
+  idle(): Promise<void>
+  /** Lets go of what it keeps to call handlers with. Nothing runs any more. */
+  close(): Promise<void>
+}
+
+export class WorkerPool implements Workers {
+  readonly #concurrency: number
   readonly #host: WorkerPoolHost
-  readonly #running = new Map<string, Execution>()
-  /** Attempts whose task was lost and claimed again by this very process while their handlers still run. */
-  readonly #displaced = new Set<Execution>()
+  readonly #slots = new Slots()
   /** Those whose last promise has settled. */
   readonly #listeners: Listener[] = []
-  #idle: (() => void)[] = []
 
   constructor(concurrency: number, host: WorkerPoolHost) {
-    this.concurrency = concurrency
+    this.#concurrency = concurrency
     this.#host = host
   }
 
-  /** How many attempts run. */
   get active(): number {
-    return this.#running.size + this.#displaced.size
+    return this.#slots.active
+  }
+
+  get free(): number {
+    return this.#concurrency - this.#slots.active
   }
 
   get executions(): readonly Execution[] {
-    return [...this.#running.values(), ...this.#displaced]
+    return this.#slots.executions
   }
 
-  /** The attempt that this process makes of the task, if it does. */
   find(id: string): Execution | undefined {
-    return this.#running.get(id)
+    return this.#slots.find(id)
   }
 
-  /** Calls the task's handler. The caller has made sure that a slot is free. @param now monotonic ms */
   run(claimed: Claimed, session: string, marked: boolean, now: number): void {
     const host = this.#host
     const execution = new Execution(host, claimed, session, now)
     execution.marked = marked
-    const older = this.#running.get(claimed.id)
-    if (older !== undefined) this.#displaced.add(older)
-    this.#running.set(claimed.id, execution)
+    this.#slots.add(execution)
     let value: unknown
     try {
       const { handler, timeout } = host.kinds.resolve(claimed)
@@ -77,7 +108,8 @@ export class WorkerPool {
       host.started(execution)
       if (timeout !== undefined)
         execution.timer = host.wheel.add(timeout, () => this.#expire(execution, timeout))
-      value = handler(data, execution)
+      // Those in files have a session of their own, whose tasks run in threads.
+      value = (handler as Handler<never>)(data, execution)
       if (isThenable(value)) {
         const listener = this.#listeners.pop() ?? this.#createListener()
         listener.execution = execution
@@ -91,36 +123,33 @@ export class WorkerPool {
     this.#end(execution, true, value)
   }
 
-  /**
-   * Aborts one attempt, if this process makes it under a token that is not newer.
-   *
-   * @returns whether it did
-   */
   take(id: string, token: number, kind: AbortKind): boolean {
-    const execution = this.#running.get(id)
+    const execution = this.#slots.find(id)
     if (execution === undefined || execution.token > token) return false
     execution.abort(kind)
     this.#leave(execution)
     return true
   }
 
-  /** Aborts every attempt; what its handler returns all the same still counts. */
   abortAll(kind: 'lease-lost' | 'shutdown'): void {
     for (const execution of this.executions) execution.abort(kind)
   }
 
-  /** Ends every attempt without a result: nobody listens to its handler any more. */
   abandonAll(): readonly Execution[] {
     const left = this.executions
     for (const execution of left) this.#leave(execution)
     return left
   }
 
-  /** Resolves when nothing runs. */
-  async idle(): Promise<void> {
-    if (this.active === 0) return
-    await new Promise<void>((resolve) => this.#idle.push(resolve))
+  giveBack(): readonly Execution[] {
+    return []
   }
+
+  async idle(): Promise<void> {
+    await this.#slots.idle()
+  }
+
+  async close(): Promise<void> {}
 
   #createListener(): Listener {
     const hear = (success: boolean, value: unknown): void => {
@@ -142,18 +171,14 @@ export class WorkerPool {
   #expire(execution: Execution, timeout: number): void {
     if (execution.ended) return
     execution.abort('timeout')
-    const error = new NeoTaskError(
-      'TASK_TIMEOUT',
-      `the attempt took longer than its timeout of ${timeout} ms`,
-    )
-    this.#end(execution, false, error)
+    this.#end(execution, false, timeoutError(timeout))
   }
 
   #end(execution: Execution, success: boolean, value: unknown): void {
     if (execution.ended) return
     execution.ended = true
     execution.timer?.cancel()
-    this.#remove(execution)
+    this.#slots.remove(execution)
     const now = this.#host.clock.monotonic()
     if (success) this.#host.succeeded(execution, value, now)
     else this.#host.failed(execution, value, now)
@@ -163,18 +188,14 @@ export class WorkerPool {
   #leave(execution: Execution): void {
     execution.ended = true
     execution.timer?.cancel()
-    this.#remove(execution)
+    this.#slots.remove(execution)
     this.#host.freed(this.#host.clock.monotonic())
   }
+}
 
-  #remove(execution: Execution): void {
-    if (this.#running.get(execution.id) === execution) this.#running.delete(execution.id)
-    else this.#displaced.delete(execution)
-    if (this.active > 0 || this.#idle.length === 0) return
-    const waiting = this.#idle
-    this.#idle = []
-    for (const resolve of waiting) resolve()
-  }
+/** How an attempt fails at its timeout, in ms. */
+export function timeoutError(timeout: number): NeoTaskError {
+  return new NeoTaskError('TASK_TIMEOUT', `the attempt took longer than its timeout of ${timeout} ms`)
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {
