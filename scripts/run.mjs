@@ -21,6 +21,7 @@ const commands = {
   start: (args) => become('apps/demo/dist/index.js', args),
   bench: (args) => become('bench/dist/index.js', args),
   soak: (args) => become('tests/dist/soak.js', args),
+  faults: (args) => become('tests/dist/faults.js', args),
   test: (args) => become('node_modules/vitest/vitest.mjs', ['run', ...reporters(args), ...args]),
   lint: () => inTurn([eslint, '--max-warnings=0', '.'], [prettier, '--check', '.']),
   format: () => inTurn([eslint, '--fix', '.'], [prettier, '--write', '.']),

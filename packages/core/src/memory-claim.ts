@@ -140,6 +140,8 @@ export class Search {
     if (this.#lease.kinds.has(task.kind)) return true
     line.take(task)
     this.#queue.lane(kindLane(task.kind)).enter(task)
+    // It may have become ready in this very step, and somebody else waits for its kind.
+    this.#queue.wakeUps.wake(1, task.kind)
     return false
   }
 }

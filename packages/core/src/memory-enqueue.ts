@@ -104,7 +104,8 @@ function checkUnit(
   const earlier = new Set<string>()
   const windows = new Set<string>()
   for (const task of unit) {
-    if (queue.tasks.has(task.id) || queue.tombstones.get(task.id, now) !== undefined) continue
+    if (queue.tasks.has(task.id) || earlier.has(task.id)) continue
+    if (queue.tombstones.get(task.id, now) !== undefined) continue
     const refusal = check(queue, task, earlier)
     if (refusal !== undefined) return refusal
     const key = windowKey(task)
@@ -147,14 +148,14 @@ const isTime = (value: number | undefined): boolean =>
   value === undefined || (value >= 0 && Number.isFinite(value))
 
 function checkRoom(queue: MemoryQueue, count: number, limit: number): Refusal | undefined {
-  if (limit === Infinity || queue.waitingCount() + count <= limit) return undefined
+  if (count === 0 || limit === Infinity || queue.waitingCount() + count <= limit) return undefined
   return refuse('QUEUE_FULL', `the queue holds ${queue.waitingCount()} waiting tasks, its limit is ${limit}`)
 }
 
 const refuse = (code: ErrorCode, message: string): Refusal => ({ code, message })
 
 const isRepeat = (task: NewTask, nonce: string | undefined): boolean =>
-  task.nonce === undefined ? isGeneratedId(task.id) : task.nonce === nonce
+  isGeneratedId(task.id) || (task.nonce !== undefined && task.nonce === nonce)
 
 /** A task whose id is known. */
 function meet(queue: MemoryQueue, known: Task, task: NewTask, now: number): EnqueueOutcome {
@@ -208,7 +209,7 @@ function place(queue: MemoryQueue, task: Task, given: NewTask, now: number): voi
   }
   if (given.expiresIn !== undefined) queue.setDeadline(task, now + given.expiresIn)
   const waitsForParents = rare.open !== undefined
-  if (!waitsForParents && rare.held && isDoomed(rare)) queue.endByGroup(task, now)
+  if (rare.held && isDoomed(rare)) queue.endByGroup(task, now)
   else if (waitsForParents || rare.held) queue.block(task, now)
   else queue.free(task, now)
 }

@@ -405,10 +405,7 @@ export class MemoryQueue {
     if (child.where !== this.need || rare?.open === undefined || !rare.open.delete(parentId)) return
     if (state !== 'success' && rare.after?.on === 'success')
       this.end(child, 'cancelled', 'DEPENDENCY_FAILED', now)
-    else if (rare.open.size === 0) {
-      if (!rare.held) this.#unblock(child, rare, now)
-      else if (isDoomed(rare)) this.endByGroup(child, now)
-    }
+    else if (rare.open.size === 0 && !rare.held) this.#unblock(child, rare, now)
   }
 
   /** Carries the flags of groups to at most `limit` members. @returns how many it looked at */

@@ -218,6 +218,14 @@ export class Done extends Chain {
    */
   prune(rule: RetentionRule, now: number, limit: number, forget: (task: Task) => void): boolean {
     let looks = limit
+    // First what had to stay until now: it is older, and counts.
+    for (; looks > 0 && (this.#kept.peekKey() ?? Infinity) <= now; looks--) {
+      const task = this.#kept.pop() as Task
+      if (task.where !== this) continue
+      if (mustStay(task, now)) this.#kept.push(now + LOOK_AGAIN_MS, task)
+      else if (this.#isOver(task, rule, now)) forget(task)
+      else this.#kept.push(task.since + Math.max(rule.age, YOUNG_MS), task)
+    }
     for (; looks > 0; looks--) {
       const task = this.#candidate
       if (task === undefined || !this.#isOver(task, rule, now)) break
@@ -225,13 +233,6 @@ export class Done extends Chain {
         this.#candidate = task.next
         this.#kept.push(now + LOOK_AGAIN_MS, task)
       } else forget(task)
-    }
-    for (; looks > 0 && (this.#kept.peekKey() ?? Infinity) <= now; looks--) {
-      const task = this.#kept.pop() as Task
-      if (task.where !== this) continue
-      if (mustStay(task, now)) this.#kept.push(now + LOOK_AGAIN_MS, task)
-      else if (this.#isOver(task, rule, now)) forget(task)
-      else this.#kept.push(task.since + Math.max(rule.age, YOUNG_MS), task)
     }
     return looks === 0
   }

@@ -1,84 +1,10 @@
 /** What a node holds, and when it lets go of it, whatever becomes of its calls and of its messages. */
 import { afterEach, describe, expect, it } from 'vitest'
 import { memoryStorage } from './memory-storage.js'
-import type { QueueRef, Serves, SessionFace, Storage, WorkReply, WorkRequest } from './storage.js'
+import type { QueueRef, Serves, Storage, WorkRequest } from './storage.js'
 import { TaskPool, type TaskPoolOptions } from './task-pool.js'
+import { FlakyStorage, type StorageCall } from './testing/flaky-storage.js'
 import { ManualClock } from './testing/manual-clock.js'
-
-/** A storage whose session calls can be refused, lost or kept, and whose messages can be swallowed. */
-class Flaky implements Storage {
-  readonly name = 'flaky'
-  readonly durable = false
-  readonly #inner: Storage
-  /** Every call of `work`, also those that failed. */
-  readonly calls: WorkRequest[] = []
-  /** What happens to a call of `work`; the default lets it through. */
-  onWork: (request: WorkRequest, call: () => Promise<WorkReply>) => Promise<WorkReply> = (_, call) => call()
-  /** While set, no call gets through. */
-  down = false
-  /** While set, no message gets through. */
-  deaf = false
-  opened = 0
-  resumed = 0
-  readonly session: { -readonly [Call in keyof SessionFace]: SessionFace[Call] }
-  readonly notices: { -readonly [Call in keyof Storage['notices']]: Storage['notices'][Call] }
-
-  constructor(inner: Storage) {
-    this.#inner = inner
-    const reach = <T>(call: () => Promise<T>): Promise<T> =>
-      this.down ? Promise.reject(new Error('the storage is down')) : call()
-    this.session = {
-      open: (id, options) => reach(() => (this.opened++, inner.session.open(id, options))),
-      work: (request) => {
-        this.calls.push(request)
-        return reach(() => this.onWork(request, () => inner.session.work(request)))
-      },
-      resume: (id, ids) => reach(() => (this.resumed++, inner.session.resume(id, ids))),
-      end: (id, limit) => reach(() => inner.session.end(id, limit)),
-    }
-    this.notices = {
-      publish: (channel, message) => inner.notices.publish(channel, message),
-      subscribe: (channel, listener) =>
-        inner.notices.subscribe(channel, (message) => {
-          if (!this.deaf) listener(message)
-        }),
-    }
-  }
-
-  get limits(): Storage['limits'] {
-    return this.#inner.limits
-  }
-  get queue(): Storage['queue'] {
-    return this.#inner.queue
-  }
-  get upkeep(): Storage['upkeep'] {
-    return this.#inner.upkeep
-  }
-  get records(): Storage['records'] {
-    return this.#inner.records
-  }
-  get locks(): Storage['locks'] {
-    return this.#inner.locks
-  }
-  open: Storage['open'] = () => this.#inner.open()
-  close: Storage['close'] = () => this.#inner.close()
-
-  /** Calls of `work` from now on. */
-  countFromNow(): () => number {
-    const before = this.calls.length
-    return () => this.calls.length - before
-  }
-
-  /** Carries out the next call that claims, and loses its reply. */
-  loseNextClaim(): void {
-    this.onWork = async (request, call) => {
-      const reply = await call()
-      if (reply.claimed.length === 0) return reply
-      this.onWork = (_, next) => next()
-      throw new Error('the reply was lost')
-    }
-  }
-}
 
 const REF: QueueRef = { tenant: 'default', queue: 'default' }
 
@@ -98,9 +24,35 @@ function gate(): Gate {
   return { promise, open }
 }
 
+/** Every call of `work`, also those that failed. */
+const workCalls = (storage: FlakyStorage): WorkRequest[] =>
+  storage.callsOf('session.work').map(({ args: [request] }) => request)
+
+/** Calls of `work` from now on. */
+function countFromNow(storage: FlakyStorage): () => number {
+  const before = workCalls(storage).length
+  return () => workCalls(storage).length - before
+}
+
+/** How many of these calls the storage has answered. */
+const answered = (storage: FlakyStorage, call: StorageCall): number =>
+  storage.callsOf(call).filter(({ fault }) => fault === undefined).length
+
+/** Carries out the next call that claims, and loses its reply. */
+function loseNextClaim(storage: FlakyStorage): void {
+  const trap = storage.intercept('session.work', async (forward) => {
+    const reply = await forward()
+    if (reply.claimed.length === 0) return reply
+    trap.end()
+    throw new Error('the reply was lost')
+  })
+}
+
 interface World {
   clock: ManualClock
-  storage: Flaky
+  storage: FlakyStorage
+  /** What stands behind it, as others reach it. */
+  memory: Storage
   /** A pool on the storage under the same clock; closed after the test. */
   poolOf<Data, Result>(options: TaskPoolOptions<Data, Result>): TaskPool<Data, Result>
   /** A pool on the same storage that never fails, and runs nothing. */
@@ -110,11 +62,10 @@ interface World {
 function world(): World {
   const clock = new ManualClock()
   const memory = memoryStorage({ clock })
-  const storage = new Flaky(memory)
+  const storage = new FlakyStorage(memory, { clock })
   const closing = (pool: TaskPool): void => {
     ends.push(async () => {
-      storage.down = false
-      storage.onWork = (_, call) => call()
+      storage.isDown = false
       const closed = pool.close({ timeout: 0 })
       await clock.advanceAsync(15_000)
       await closed
@@ -127,7 +78,7 @@ function world(): World {
   }
   const producer = new TaskPool<unknown>({ storage: memory, clock, concurrency: 0 })
   closing(producer)
-  return { clock, storage, poolOf, producer }
+  return { clock, storage, memory, poolOf, producer }
 }
 
 /** A session that claims `want` tasks of the queue, as a node that died with them would have. */
@@ -155,7 +106,7 @@ describe('an idle pool', () => {
     const pool = poolOf({ executor: () => {} })
     await pool.start()
     await clock.advanceAsync(100)
-    const calls = storage.countFromNow()
+    const calls = countFromNow(storage)
     await clock.advanceAsync(10_000)
     expect(calls()).toBeLessThanOrEqual(10)
     expect(calls()).toBeGreaterThanOrEqual(9)
@@ -166,7 +117,7 @@ describe('an idle pool', () => {
     const pool = poolOf({ executor: () => 1 })
     await pool.start()
     await clock.advanceAsync(100)
-    storage.deaf = true
+    storage.isDeaf = true
     const id = await producer.submit(1)
     await clock.advanceAsync(1000)
     expect(await producer.getStatus(id)).toBe('success')
@@ -216,7 +167,7 @@ describe('a task that is due later', () => {
     await producer.submit(1)
     const late = await producer.submit(2, { delay: 10 })
     await clock.advanceAsync(100)
-    const calls = storage.countFromNow()
+    const calls = countFromNow(storage)
     await clock.advanceAsync(2000)
     expect(calls()).toBeLessThanOrEqual(3)
     busy.open()
@@ -230,13 +181,13 @@ describe('a lost reply', () => {
     const { clock, storage, poolOf, producer } = world()
     const ran: number[] = []
     const pool = poolOf({ executor: (n: number) => void ran.push(n) })
-    storage.loseNextClaim()
+    loseNextClaim(storage)
     for (let n = 0; n < 5; n++) await producer.submit(n)
     await pool.start()
     await clock.advanceAsync(200)
     expect(ran).toEqual([0, 1, 2, 3, 4])
     expect(await producer.counts()).toMatchObject({ success: 5, running: 0 })
-    expect(storage.resumed).toBe(0)
+    expect(answered(storage, 'session.resume')).toBe(0)
   })
 
   it('of a claim is given again although something is settled before the next claim', async () => {
@@ -251,7 +202,7 @@ describe('a lost reply', () => {
     await pool.start()
     await producer.submit(0)
     await clock.advanceAsync(100)
-    storage.loseNextClaim()
+    loseNextClaim(storage)
     await producer.submit(1)
     await clock.settle()
     // It asks for nothing while it is paused here, and is told of a newer token than it knows.
@@ -262,18 +213,18 @@ describe('a lost reply', () => {
     await pool.resume({ local: true })
     await clock.advanceAsync(100)
     expect(ran).toEqual([0, 1])
-    expect(storage.resumed).toBe(0)
+    expect(answered(storage, 'session.resume')).toBe(0)
   })
 
   it('of a settlement is asked for again, and the end counts once', async () => {
     const { clock, storage, poolOf } = world()
     const pool = poolOf({ executor: (n: number) => n * 2 })
     let lost = 0
-    storage.onWork = async (request, call) => {
-      const reply = await call()
+    storage.intercept('session.work', async (forward, request) => {
+      const reply = await forward()
       if (request.settlements.length === 0 || lost++ > 0) return reply
       throw new Error('the reply was lost')
-    }
+    })
     const result = pool.run(4)
     await clock.advanceAsync(200)
     expect(await result).toBe(8)
@@ -287,10 +238,10 @@ describe('a lost reply', () => {
     const pool = poolOf({ callTimeout: '2s', executor: (n: number) => n * 2 })
     await pool.start()
     await clock.advanceAsync(100)
-    storage.onWork = () => new Promise(() => {})
+    const silence = storage.fail('session.work', { kind: 'silent' })
     const result = pool.run(4)
     await clock.advanceAsync(1000)
-    storage.onWork = (_, call) => call()
+    silence.end()
     await clock.advanceAsync(1500)
     expect(await result).toBe(8)
   })
@@ -314,22 +265,22 @@ describe('a storage that is away', () => {
     })
     const result = pool.run(1)
     await clock.advanceAsync(100)
-    storage.down = true
+    storage.isDown = true
     await clock.advanceAsync(21_000)
     expect(reasons).toEqual([])
     await clock.advanceAsync(1100)
     expect(reasons).toEqual(['lease-lost'])
     expect((await pool.health()).session?.ok).toBe(false)
     // Nobody looked meanwhile, so the session still lives: what was aborted goes back without an attempt used up.
-    storage.down = false
+    storage.isDown = false
     await clock.advanceAsync(2000)
     await result
-    expect(storage.resumed).toBe(1)
-    expect(storage.opened).toBe(1)
+    expect(answered(storage, 'session.resume')).toBe(1)
+    expect(answered(storage, 'session.open')).toBe(1)
   })
 
   it('for so long that the session is over: a late result is refused, and a new session goes on', async () => {
-    const { clock, storage, poolOf, producer } = world()
+    const { clock, storage, memory, poolOf, producer } = world()
     const first = gate()
     let calls = 0
     const pool = poolOf({
@@ -344,14 +295,14 @@ describe('a storage that is away', () => {
     })
     const id = await pool.submit(undefined as never)
     await clock.advanceAsync(100)
-    storage.down = true
+    storage.isDown = true
     await clock.advanceAsync(16_000)
-    await storage.upkeep.reclaim(100)
+    await memory.upkeep.reclaim(100)
     await clock.advanceAsync(11_000)
-    await storage.upkeep.reclaim(100)
-    storage.down = false
+    await memory.upkeep.reclaim(100)
+    storage.isDown = false
     await clock.advanceAsync(1500)
-    expect(storage.opened).toBe(2)
+    expect(answered(storage, 'session.open')).toBe(2)
     first.open()
     await clock.advanceAsync(1500)
     expect(await producer.getTask(id)).toMatchObject({ state: 'success', result: 'second' })
@@ -373,14 +324,14 @@ describe('a storage that is away', () => {
     })
     const id = await pool.submit(1)
     await clock.advanceAsync(10)
-    storage.down = true
+    storage.isDown = true
     for (let n = 1; n <= 20; n++) {
       say?.(n)
       await clock.advanceAsync(150)
     }
-    const failed = storage.calls.at(-1)
+    const failed = workCalls(storage).at(-1)
     expect(failed?.reports.length).toBe(1)
-    storage.down = false
+    storage.isDown = false
     await clock.advanceAsync(2000)
     const task = await pool.getTask(id)
     expect(task?.progress).toBe(20)
@@ -390,7 +341,7 @@ describe('a storage that is away', () => {
   })
 
   it('rejects the checkpoint of an attempt that lost its task', async () => {
-    const { clock, storage, poolOf } = world()
+    const { clock, storage, memory, poolOf } = world()
     let outcome: unknown
     const pool = poolOf<number, void>({
       concurrency: 1,
@@ -407,9 +358,9 @@ describe('a storage that is away', () => {
     const half = gate()
     await pool.submit(1)
     await clock.advanceAsync(100)
-    storage.down = true
+    storage.isDown = true
     await clock.advanceAsync(16_000)
-    await storage.upkeep.reclaim(100)
+    await memory.upkeep.reclaim(100)
     await clock.advanceAsync(5_000)
     half.open()
     await clock.settle()
@@ -428,8 +379,8 @@ describe('close', () => {
       const pool = poolOf<number, void>({ concurrency: 2, executor: stuck })
       await pool.submitBatch([1, 2, 3, 4].map((data) => ({ data })))
       await clock.advanceAsync(100)
-      if (away === 'refuses') storage.down = true
-      else storage.session.work = storage.session.end = stuck
+      if (away === 'refuses') storage.isDown = true
+      else for (const call of ['session.work', 'session.end'] as const) storage.intercept(call, stuck)
       const closed = pool.close({ timeout: '1s' })
       await clock.advanceAsync(25_000)
       expect(await closed).toMatchObject({ finished: 0, returned: 4 })
@@ -456,26 +407,25 @@ describe('close', () => {
   })
 
   it('leaves no session behind that was being opened', async () => {
-    const { clock, storage, poolOf, producer } = world()
+    const { clock, storage, memory, poolOf, producer } = world()
     const pool = poolOf<number, void>({ executor: () => {} })
     await pool.start()
     await clock.advanceAsync(100)
-    storage.down = true
+    storage.isDown = true
     await clock.advanceAsync(16_000)
-    await storage.upkeep.reclaim(100)
+    await memory.upkeep.reclaim(100)
     await clock.advanceAsync(11_000)
-    await storage.upkeep.reclaim(100)
+    await memory.upkeep.reclaim(100)
     const [answer, opening] = [gate(), gate()]
-    const { open } = storage.session
-    storage.session.open = async (...request) => {
+    storage.intercept('session.open', async (forward) => {
       await opening.promise
-      await open(...request)
-    }
-    storage.onWork = async (_, call) => {
+      await forward()
+    })
+    storage.intercept('session.work', async (forward) => {
       await answer.promise
-      return await call()
-    }
-    storage.down = false
+      return await forward()
+    })
+    storage.isDown = false
     await clock.advanceAsync(1500)
     const closed = pool.close()
     await clock.advanceAsync(6000)
@@ -491,14 +441,13 @@ describe('close', () => {
 describe('a subscription that fails', () => {
   it('keeps nothing from running, and is tried again', async () => {
     const { clock, storage, poolOf, producer } = world()
-    const { subscribe } = storage.notices
-    storage.notices.subscribe = () => Promise.reject(new Error('no'))
+    const refusal = storage.intercept('notices.subscribe', () => Promise.reject(new Error('no')))
     const pool = poolOf({ executor: () => 1 })
     await pool.start()
     const first = await producer.submit(1)
     await clock.advanceAsync(1000)
     expect(await producer.getStatus(first)).toBe('success')
-    storage.notices.subscribe = subscribe
+    refusal.end()
     await clock.advanceAsync(1000)
     const second = await producer.submit(2)
     await clock.settle()
@@ -548,17 +497,17 @@ describe('a notice', () => {
 
 describe('tasks of a node that died', () => {
   it('start only when their mark is written, at once, if they had not started there', async () => {
-    const { clock, storage, poolOf, producer } = world()
+    const { clock, storage, memory, poolOf, producer } = world()
     const marksBefore: boolean[] = []
     const id = await producer.submit(1)
     await claimElsewhere(storage, 1, false)
     await clock.advanceAsync(700)
-    await storage.upkeep.reclaim(10)
+    await memory.upkeep.reclaim(10)
     await clock.advanceAsync(500)
-    await storage.upkeep.reclaim(10)
+    await memory.upkeep.reclaim(10)
     const pool = poolOf({
       executor: () =>
-        void marksBefore.push(storage.calls.some(({ marks }) => marks.some((mark) => mark.id === id))),
+        void marksBefore.push(workCalls(storage).some(({ marks }) => marks.some((mark) => mark.id === id))),
     })
     await pool.start()
     await clock.settle()
@@ -568,13 +517,13 @@ describe('tasks of a node that died', () => {
   })
 
   it('run one at a time if they had', async () => {
-    const { clock, storage, poolOf, producer } = world()
+    const { clock, storage, memory, poolOf, producer } = world()
     for (let n = 0; n < 4; n++) await producer.submit(n)
     await claimElsewhere(storage, 3, true)
     await clock.advanceAsync(700)
-    await storage.upkeep.reclaim(10)
+    await memory.upkeep.reclaim(10)
     await clock.advanceAsync(500)
-    await storage.upkeep.reclaim(10)
+    await memory.upkeep.reclaim(10)
     const running = new Map<number, Gate>()
     const pool = poolOf({
       executor: async (n: number) => {
@@ -633,13 +582,13 @@ describe('what is claimed ahead', () => {
     await clock.advanceAsync(10)
     // The next call is carried out before the urgent task is there, and answered after the message.
     const answer = gate()
-    storage.onWork = async (_, call) => {
-      const reply = await call()
+    const keeping = storage.intercept('session.work', async (forward) => {
+      const reply = await forward()
       await answer.promise
       return reply
-    }
+    })
     await clock.advanceAsync(1000)
-    storage.onWork = (_, call) => call()
+    keeping.end()
     await producer.submit('urgent', { priority: 0 })
     await clock.settle()
     answer.open()

@@ -221,6 +221,7 @@ export interface TaskRecord {
   readonly after?: Dependencies | undefined
   /** Parents that are not final yet (blocked only). */
   readonly waitsFor?: readonly string[] | undefined
+  /** Whether it waits for `complete` (blocked only). */
   readonly held: boolean
   readonly group?: { readonly id: string; readonly exempt?: boolean | undefined } | undefined
   /** The lane that it stands aside in: `kind:<name>` or `group:<id>` (pending only). */

@@ -24,6 +24,8 @@ export class Effects {
   readonly taken: string[] = []
   /** Ids of sessions that may have work now for another reason. */
   readonly wake: string[] = []
+  /** Ids of sessions that are over: they sleep no more. */
+  readonly over: string[] = []
 
   /** Whether releases or sweeps are left for later steps. */
   backlog = false

@@ -65,19 +65,25 @@ export function enqueueUnit(step: Step, unit: readonly NewTask[], options: Enque
   if (unit.length === 1 && maxQueueSize === undefined && isPlain(first) && isGeneratedId(first.id)) {
     return [insert(step, first, NO_PARENTS) === undefined ? 'repeated' : 'accepted']
   }
-  const known = new Map<string, EnqueueOutcome>()
+  const known: (EnqueueOutcome | undefined)[] = []
   const refused = lookUp(step, unit, known) ?? checkSize(step, unit, known, maxQueueSize)
   if (refused) return unit.map(() => refused)
-  return unit.map((task) => {
-    const outcome = known.get(task.id)
-    if (outcome !== undefined) return outcome
+  const named = new Set<string>()
+  return unit.map((task, index) => {
+    // What the unit names twice is there by now.
+    const outcome = named.has(task.id) ? lookUpTask(step, task) : known[index]
+    named.add(task.id)
+    if (outcome !== undefined) {
+      const row = task.watcher === undefined ? undefined : step.row(task.id)
+      if (row && task.watcher !== undefined) watch(step, row, task.watcher, WATCH_TTL)
+      return outcome
+    }
     const other = absorber(step, task)
     if (other) {
       if (task.watcher !== undefined) watch(step, other.row, task.watcher, WATCH_TTL)
       return absorb(step, other, task)
     }
     accept(step, task)
-    known.set(task.id, outcomeOfRepeat(task, task.nonce))
     return 'accepted'
   })
 }
@@ -146,17 +152,17 @@ export function checkTask(task: NewTask): Refusal | undefined {
 const isTime = (ms: number | undefined): boolean =>
   ms === undefined || (Number.isFinite(ms) && Math.abs(ms) <= Number.MAX_SAFE_INTEGER / 4)
 
-/** Notes the outcome of each task that is known already, and refuses what names unknown parents. */
+/** Notes for each task the outcome if it is known already, and refuses what names unknown parents. */
 function lookUp(
   step: Step,
   unit: readonly NewTask[],
-  known: Map<string, EnqueueOutcome>,
+  known: (EnqueueOutcome | undefined)[],
 ): Refusal | undefined {
   const earlier = new Set<string>()
   const windows = new Set<string>()
   for (const task of unit) {
     const outcome = earlier.has(task.id) ? undefined : lookUpTask(step, task)
-    if (outcome !== undefined) known.set(task.id, outcome)
+    known.push(outcome)
     const isNew = outcome === undefined && !earlier.has(task.id)
     for (const parent of isNew ? (task.after?.ids ?? []) : []) {
       if (earlier.has(parent) || (parent !== task.id && step.row(parent))) continue
@@ -175,7 +181,6 @@ function lookUpTask(step: Step, task: NewTask): EnqueueOutcome | undefined {
   const row = step.row(task.id)
   if (row) {
     const nonce = row.flags & FLAG.extras ? step.db.get<[string | null]>(NONCE, row.n)?.[0] : null
-    if (task.watcher !== undefined) watch(step, row, task.watcher, WATCH_TTL)
     return outcomeOfRepeat(task, nonce)
   }
   if (isGeneratedId(task.id)) return undefined
@@ -192,12 +197,12 @@ function outcomeOfRepeat(task: NewTask, nonce: string | null | undefined): 'repe
 function checkSize(
   step: Step,
   unit: readonly NewTask[],
-  known: ReadonlyMap<string, EnqueueOutcome>,
+  known: readonly (EnqueueOutcome | undefined)[],
   maxQueueSize: number | undefined,
 ): Refusal | undefined {
   if (maxQueueSize === undefined) return undefined
   // Those of one window are one task.
-  const fresh = unit.filter((task) => !known.has(task.id) && !absorber(step, task))
+  const fresh = unit.filter((task, index) => known[index] === undefined && !absorber(step, task))
   const added = new Set(fresh.map((task) => windowName(step, task) ?? task.id)).size
   const waiting = (step.counts[PENDING] ?? 0) + (step.counts[SCHEDULED] ?? 0) + (step.counts[BLOCKED] ?? 0)
   if (added === 0 || waiting + added <= maxQueueSize) return undefined

@@ -170,7 +170,7 @@ function tell(step: Step, parent: Row, n: number): void {
       reason: 'DEPENDENCY_FAILED',
       message: `its dependency ${parent.id} is ${stateOf(parent.place)}`,
     })
-    if (child.flags & FLAG.parent) db.run(CASCADE, step.q, child.n, FROM_THE_FIRST)
+    if (child.flags & FLAG.parent) leave(step, child, FROM_THE_FIRST)
   } else if (!(child.flags & FLAG.held) && !hasOpenEdge(step, n)) {
     release(step, child)
   }

@@ -3,19 +3,7 @@
  */
 import type { GroupFlags } from '@neotask/core'
 import { cancelTask } from './cancel.js'
-import {
-  BLOCKED,
-  FLAG,
-  laneOf,
-  PENDING,
-  RUNNING,
-  ROW,
-  rowFrom,
-  SCHEDULED,
-  stateIndex,
-  type Row,
-  type RowTuple,
-} from './layout.js'
+import { BLOCKED, FLAG, laneOf, PENDING, RUNNING, SCHEDULED, stateIndex, type Row } from './layout.js'
 import type { Step } from './step.js'
 
 /** Members looked at in one step. */
@@ -24,7 +12,7 @@ export const SWEPT = 200
 const FIND = 'SELECT g, cancelled FROM neotask_groups WHERE q = ? AND id = ?'
 const CREATE = 'INSERT INTO neotask_groups (q, id, touched) VALUES (?, ?, ?)'
 const SWEEPS = 'SELECT g, past, cancelled, paused FROM neotask_groups WHERE q = ? AND sweep = 1 LIMIT ?'
-const MEMBERS = `SELECT ${ROW} FROM neotask_members m CROSS JOIN neotask_tasks t ON t.n = m.n WHERE m.g = ? AND m.n > ? ORDER BY m.n LIMIT ?`
+const MEMBERS = 'SELECT n FROM neotask_members WHERE g = ? AND n > ? ORDER BY n LIMIT ?'
 
 /** Makes the task a member. @returns whether the group is cancelled */
 export function joinGroup(step: Step, row: Row, id: string): boolean {
@@ -72,8 +60,12 @@ export function sweepGroups(step: Step, limit: number): number {
     limit,
   )) {
     if (seen >= limit) break
-    const members = step.db.all<RowTuple>(MEMBERS, g, past, limit - seen)
-    for (const tuple of members) bring(step, rowFrom(tuple), cancelled === 1, paused === 1)
+    const members = step.db.all<[number]>(MEMBERS, g, past, limit - seen)
+    for (const [n] of members) {
+      // Read anew: the end of one before it may have ended it too.
+      const row = step.rowOf(n)
+      if (row) bring(step, row, cancelled === 1, paused === 1)
+    }
     const last = members.at(-1)
     if (members.length === limit - seen && last) {
       step.db.run('UPDATE neotask_groups SET past = ? WHERE g = ?', last[0], g)

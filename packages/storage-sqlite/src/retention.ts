@@ -102,6 +102,8 @@ export function retentionOf(step: Step): Retention | undefined {
 /**
  * Removes at most `limit` final tasks that are beyond their retention.
  *
+ * @param finished states that earlier calls have gone through, for a caller who goes on until there is no more: what
+ * has to stay would be met again and again otherwise
  * @returns how many, and whether there may be more behind those that have to stay
  */
 export function pruneTasks(
@@ -109,13 +111,16 @@ export function pruneTasks(
   retention: Retention,
   limit: number,
   cursors: PruneCursors,
+  finished: Set<number> = new Set<number>(),
 ): { removed: number; more: boolean } {
   let removed = 0
   let more = false
   for (let state = SUCCESS; state <= FINAL_INDEX.skipped; state++) {
+    if (finished.has(state)) continue
     const done = pruneState(step, state, retention, limit - removed, cursors)
     removed += done.removed
     more ||= done.more
+    if (!done.more) finished.add(state)
   }
   return { removed, more }
 }

@@ -118,6 +118,7 @@ export function closeSession(step: Step, session: SessionRow): void {
   step.db.run(CLOSE, step.now, session.s)
   step.db.run(UNTOLD, session.s)
   session.state = DRAINING
+  step.effects.over.push(session.id)
   const tenant = step.db.get<[string, string]>(TENANT, session.q)?.[0]
   if (tenant !== undefined) deleteRecord(step.db, tenant, nodeKey(session.id))
 }

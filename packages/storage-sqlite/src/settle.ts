@@ -70,6 +70,9 @@ export function settle(
     // The repeat of an accepted one counts as accepted.
     else if (!row || settlement.token === 0 || row.settled !== settlement.token) stale.push(index)
   }
+  // Last: the sweep takes entries away, of which `rows` would know nothing.
+  if (settlements.some((settlement) => settlement.outcome === 'failed' && settlement.cancelGroup))
+    sweepGroups(step, SWEPT)
   return stale
 }
 
@@ -112,10 +115,7 @@ function settleOne(step: Step, row: Row, settlement: Settlement): void {
         ? step.db.get<[number | null]>('SELECT grp FROM neotask_extras WHERE n = ?', row.n)
         : undefined
       finish(step, row, { state: 'failed', token, attempted: true, error, fingerprint, duration })
-      if (group?.[0]) {
-        cancelGroup(step, group[0])
-        sweepGroups(step, SWEPT)
-      }
+      if (group?.[0]) cancelGroup(step, group[0])
       break
     }
     case 'cancelled':

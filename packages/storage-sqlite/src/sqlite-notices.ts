@@ -100,6 +100,7 @@ export class SqliteNotices implements NoticesFace {
   /** Tells this process what a committed step did. */
   deliver(effects: Effects): void {
     this.#deliverFinals(effects)
+    for (const session of effects.over) this.#idle.delete(session)
     for (const session of [...effects.taken, ...effects.wake]) this.#send(wakeChannel(session), '')
     if (this.#idle.size > 0) this.#wakeIdle(effects)
     if (effects.best !== undefined) this.#deliverHead(effects.q, effects.best)

@@ -52,9 +52,10 @@ const TAKEN = 'SELECT id, token, reason FROM neotask_taken WHERE s = ? ORDER BY 
 const ENDS = 'UPDATE neotask_sessions SET max_reclaims = -1 WHERE s = ?'
 const RETENTION = 'UPDATE neotask_queues SET retention = ? WHERE q = ?'
 const EXPIRES = 'UPDATE neotask_records SET expires = ? WHERE tenant = ? AND key = ?'
+const NODE = 'SELECT node FROM neotask_sessions WHERE s = ?'
 const TENANT = 'SELECT tenant FROM neotask_queues WHERE q = ?'
 
-const NOBODY: Taken = { claimed: [], head: undefined, short: false }
+const NOBODY = { claimed: [], head: undefined }
 
 export class SqliteSession implements SessionFace {
   readonly #connection: Connection
@@ -112,7 +113,7 @@ export class SqliteSession implements SessionFace {
         return once(true)
       }
     })
-    if (idle !== undefined) this.#notices.setIdle(request.session, idle)
+    if (idle !== 'as before') this.#notices.setIdle(request.session, idle)
     if (effects) this.#notices.deliver(effects)
     return reply
   }
@@ -169,7 +170,7 @@ export class SqliteSession implements SessionFace {
 
   #work(database: Database, request: WorkRequest, alone: boolean): Worked {
     const session = findSession(database, request.session)
-    if (!session) return { reply: unknown(request), effects: undefined, idle: undefined }
+    if (!session) return { reply: unknown(request), effects: undefined, idle: 'as before' }
     const step = Step.of(database, session.q)
     mark(step, session.s, request.marks)
     const staleReports = report(step, session.s, request.reports)
@@ -209,7 +210,7 @@ export class SqliteSession implements SessionFace {
     step: Step,
     session: SessionRow,
     status: 'ok' | 'again',
-    { claimed, head, short }: Taken,
+    { claimed, head, short }: Reported,
     token: number,
     refused: Pick<WorkReply, 'stale' | 'staleReports'>,
   ): Worked {
@@ -229,8 +230,8 @@ export class SqliteSession implements SessionFace {
       head,
       paused: step.paused === 1,
     }
+    if (short === undefined) return { reply, effects, idle: 'as before' }
     const idle = short ? { q: session.q, kinds: this.#kindsOf(session) } : undefined
-    if (!short) this.#notices.setIdle(session.id, undefined)
     return { reply, effects, idle }
   }
 
@@ -255,7 +256,11 @@ export class SqliteSession implements SessionFace {
     const { db, now } = step
     db.run(BEAT, now, session.s)
     const tenant = db.get<[string]>(TENANT, session.q)?.[0] ?? ''
-    db.run(EXPIRES, Math.ceil(now + session.ttl), tenant, nodeKey(session.id))
+    const key = nodeKey(session.id)
+    if (db.run(EXPIRES, Math.ceil(now + session.ttl), tenant, key) > 0) return
+    // It was silent for so long that its registration is gone, and lives all the same.
+    const node = db.get<[string]>(NODE, session.s)?.[0] ?? ''
+    putRecord(db, tenant, key, node, { expiresIn: session.ttl }, now)
   }
 
   #prune(step: Step): void {
@@ -277,8 +282,12 @@ export class SqliteSession implements SessionFace {
 interface Worked {
   readonly reply: WorkReply
   readonly effects: Effects | undefined
-  readonly idle: { q: number; kinds: ReadonlySet<string> } | undefined
+  /** Whether the session sleeps from now on, and for what. Only a claim changes that. */
+  readonly idle: { q: number; kinds: ReadonlySet<string> } | 'as before' | undefined
 }
+
+/** What a claim took, or what a call reports that claimed nothing. */
+type Reported = Omit<Taken, 'short'> & Partial<Pick<Taken, 'short'>>
 
 function limitsOf({ want, wantBytes, moreUrgentThan }: WorkRequest) {
   return { want: Math.min(want, WORK), bytes: wantBytes, moreUrgentThan }

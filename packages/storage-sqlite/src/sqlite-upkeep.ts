@@ -32,6 +32,8 @@ export class SqliteUpkeep implements UpkeepFace {
   readonly #cursors: PruneCursors
   /** Up to where the blocked tasks of each queue have been compared. */
   readonly #looked = new Map<number, number>()
+  /** States that `prune` has gone through in each queue, while it has not gone through the others. */
+  readonly #pruned = new Map<number, Set<number>>()
 
   constructor(connection: Connection, notices: SqliteNotices, cursors: PruneCursors) {
     this.#connection = connection
@@ -66,7 +68,10 @@ export class SqliteUpkeep implements UpkeepFace {
 
   async prune(ref: QueueRef, retention: Retention, limit: number): Promise<'done' | 'more'> {
     const isMore = await this.#find(ref, (step) => {
-      const { removed, more } = pruneTasks(step, retention, limit, this.#cursors)
+      const finished = this.#pruned.get(step.q) ?? new Set<number>()
+      this.#pruned.set(step.q, finished)
+      const { removed, more } = pruneTasks(step, retention, limit, this.#cursors, finished)
+      if (!more) this.#pruned.delete(step.q)
       return more || removed + pruneRest(step, limit - removed) >= limit
     })
     return isMore ? 'more' : 'done'

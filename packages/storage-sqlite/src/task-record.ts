@@ -91,7 +91,7 @@ export function recordFrom(db: Database, row: RecordTuple): TaskRecord {
     reclaims: row[10],
     after: dependencies,
     waitsFor: state === 'blocked' ? db.all<[string]>(OPEN_PARENTS, n).map(([parent]) => parent) : undefined,
-    held: (flags & FLAG.held) !== 0,
+    held: state === 'blocked' && (flags & FLAG.held) !== 0,
     group: group === null ? undefined : { id: group, ...(flags & FLAG.exempt && { exempt: true }) },
     lane: laneName(db, place),
     result: encoded(row[15]),

@@ -8,7 +8,7 @@ import { BLOCKED, FLAG, ROW, rowFrom, SCHEDULED, stateIndex, type Row, type RowT
 import type { Step } from './step.js'
 
 const DUE = `SELECT ${ROW} FROM neotask_tasks t WHERE t.place = ? AND t.rank <= ? ORDER BY t.rank, t.n LIMIT ?`
-const PASSED = `SELECT ${ROW} FROM neotask_deadlines d CROSS JOIN neotask_tasks t ON t.n = d.n WHERE d.q = ? AND d.at <= ? ORDER BY d.at LIMIT ?`
+const PASSED = 'SELECT n FROM neotask_deadlines WHERE q = ? AND at <= ? ORDER BY at LIMIT ?'
 const NEXT_DUE = 'SELECT rank FROM neotask_tasks WHERE place = ? ORDER BY rank LIMIT 1'
 const NEXT_DEADLINE = 'SELECT at FROM neotask_deadlines WHERE q = ? ORDER BY at LIMIT 1'
 const OPEN_PARENTS = `SELECT p.id FROM neotask_edges e JOIN neotask_tasks p ON p.n = e.parent WHERE e.child = ? AND e.open = 1`
@@ -23,9 +23,11 @@ function promoteDue(step: Step, limit: number): number {
 
 /** Takes tasks whose deadline has passed out of where they stand. @returns how many */
 function passDeadlines(step: Step, limit: number): number {
-  const passed = step.db.all<RowTuple>(PASSED, step.q, step.now, limit)
-  for (const tuple of passed) {
-    const row = rowFrom(tuple)
+  const passed = step.db.all<[number]>(PASSED, step.q, step.now, limit)
+  for (const [n] of passed) {
+    // Read anew: the end of one before it may have ended it too, or have let it go on.
+    const row = step.rowOf(n)
+    if (!row || !(row.flags & FLAG.deadline)) continue
     if (row.flags & FLAG.suspended) timeOut(step, row)
     else cancelTask(step, row, 'TASK_EXPIRED')
   }

@@ -7,3 +7,17 @@ export type { StorageSuiteOptions } from './storage-suite.js'
 export type { Opened } from './harness.js'
 export { ManualClock } from './manual-clock.js'
 export type { ManualClockOptions } from './manual-clock.js'
+export { FAULT_KINDS, FlakyStorage } from './flaky-storage.js'
+export type {
+  ArgumentsOf,
+  Fault,
+  FaultKind,
+  FlakyStorageOptions,
+  RecordedCall,
+  ReplyOf,
+  StorageCall,
+  Trap,
+} from './flaky-storage.js'
+export { RandomFailure, replayRun, runRandomSuite } from './random-suite.js'
+export type { RandomReport, RandomSuiteOptions } from './random-suite.js'
+export type { Command } from './random-commands.js'

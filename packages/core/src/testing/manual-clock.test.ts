@@ -13,6 +13,18 @@ describe('ManualClock', () => {
     expect([clock.now(), clock.monotonic(), fired]).toEqual([1001, 6, 1])
   })
 
+  it('comes to whole ms however many parts of them it went', () => {
+    const clock = new ManualClock({ now: 1_000_000_000_000 })
+    const again = (delay: number): void => {
+      clock.after(delay, () => again(Math.min(1000, delay * 1.25)))
+    }
+    again(100.1)
+    for (let seconds = 1; seconds <= 1000; seconds++) {
+      clock.advance(1000)
+      expect(clock.now()).toBe(1_000_000_000_000 + seconds * 1000)
+    }
+  })
+
   it('fires in the order of the due times, each at its own time, equal ones in the order of their making', () => {
     const clock = new ManualClock()
     const seen: [string, number][] = []

@@ -22,18 +22,19 @@ interface ManualTimer extends Timer {
 }
 
 export class ManualClock implements Clock {
-  #wall: number
+  /** Wall time is the monotonic time and this: sums of many small steps would not be exact. */
+  #offset: number
   #time: number
   /** Sorted, the first due at the end, so that taking it is a pop. */
   readonly #timers: ManualTimer[] = []
 
   constructor(options: ManualClockOptions = {}) {
-    this.#wall = options.now ?? Date.UTC(2026, 0, 1)
     this.#time = options.monotonic ?? 0
+    this.#offset = (options.now ?? Date.UTC(2026, 0, 1)) - this.#time
   }
 
   now(): number {
-    return Math.floor(this.#wall)
+    return Math.floor(this.#offset + this.#time)
   }
 
   monotonic(): number {
@@ -115,7 +116,7 @@ export class ManualClock implements Clock {
 
   /** Sets wall time on (or, when negative, back) by `ms`; monotonic time and timers stay as they are. */
   step(ms: number): void {
-    this.#wall += ms
+    this.#offset += ms
   }
 
   #end(ms: number): number {
@@ -134,9 +135,7 @@ export class ManualClock implements Clock {
 
   #moveTo(time: number): void {
     // An action may have advanced the clock itself: time never goes back.
-    if (time <= this.#time) return
-    this.#wall += time - this.#time
-    this.#time = time
+    if (time > this.#time) this.#time = time
   }
 
   /** Where a timer due then belongs: before all that are due earlier or at the same time. */

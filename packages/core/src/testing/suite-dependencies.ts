@@ -236,6 +236,24 @@ function edgeRules(rule: Rule): void {
     assert.equal((await bench.get('a')).reason, 'DEPENDENCY_FAILED')
   })
 
+  for (const on of ['success', 'final'] as const) {
+    rule(
+      `D-late-${on}`,
+      `a child that waits for ${on} and expires together with its parent ends once`,
+      async (bench) => {
+        await bench.add({ id: 'parent', expiresIn: SECOND })
+        await bench.add({ id: 'child', expiresIn: SECOND, after: { ids: ['parent'], on } })
+        await bench.add({ id: 'next', after: { ids: ['child'], on: 'final' } })
+        await bench.advance(2 * SECOND)
+        await bench.drain()
+        assert.deepEqual(await bench.states('parent', 'child', 'next'), ['cancelled', 'cancelled', 'pending'])
+        await bench.census()
+        const [minute] = (await bench.storage.queue.history(bench.ref, { from: 0, to: 1e15 })).slice(-1)
+        assert.equal(minute?.cancelled, 2)
+      },
+    )
+  }
+
   rule('D15', 'a held task waits for complete even when its parents are final', async (bench) => {
     await bench.add({ id: 'a', priority: 0 }, { id: 'held', hold: true, after: { ids: ['a'], on: 'final' } })
     await end(bench, 'a', 'success')

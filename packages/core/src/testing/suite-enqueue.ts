@@ -93,6 +93,7 @@ export function enqueueRules(rule: Rule): void {
     const id = new TaskIds().next(1_700_000_000_000)
     await bench.add(id)
     assert.deepEqual(await bench.enqueue([sketch(id)]), ['repeated'])
+    assert.deepEqual(await bench.enqueue([sketch({ id, nonce: 'n' })]), ['repeated'])
     assert.equal((await bench.census()).size, 1)
   })
 
@@ -114,6 +115,17 @@ export function enqueueRules(rule: Rule): void {
     assert.deepEqual(outcomes, ['accepted', 'duplicate', 'accepted', 'duplicate'])
     assert.equal((await bench.get('a')).payload, 'payload of a')
     assert.deepEqual(idsOf(await (await bench.hand()).claim(9)), ['a', 'b'])
+  })
+
+  rule('E22', 'each task that a unit names by one id is met by its own nonce', async (bench) => {
+    const [first, second] = [sketch({ id: 'task', nonce: 'n' }), sketch({ id: 'task', nonce: 'other' })]
+    assert.deepEqual(await bench.enqueue([[first, second, first]]), ['accepted', 'duplicate', 'repeated'])
+    assert.deepEqual(await bench.enqueue([[first, second, first]]), ['repeated', 'duplicate', 'repeated'])
+  })
+
+  rule('E23', 'what a unit names for the second time does not refuse it', async (bench) => {
+    const again = sketch({ id: 'task', after: { ids: ['nobody'], on: 'final' } })
+    assert.deepEqual(await bench.enqueue([[sketch('task'), again]]), ['accepted', 'duplicate'])
   })
 
   rule('E7', 'a known id refuses no unit: what is new in it is accepted', async (bench) => {
@@ -145,6 +157,12 @@ export function enqueueRules(rule: Rule): void {
     await bench.enqueue([sketch({ id: 'a', nonce: 'n' }), sketch('b')], { maxQueueSize: 2 })
     const again = await bench.enqueue([sketch({ id: 'a', nonce: 'n' }), sketch('b')], { maxQueueSize: 2 })
     assert.deepEqual(again, ['repeated', 'duplicate'])
+  })
+
+  rule('E24', 'a unit that brings nothing new is told so by a queue beyond its limit', async (bench) => {
+    const unit = [sketch({ id: 'a', nonce: 'n' }), sketch({ id: 'b', nonce: 'n' })]
+    await bench.enqueue([unit])
+    assert.deepEqual(await bench.enqueue([unit], { maxQueueSize: 1 }), ['repeated', 'repeated'])
   })
 
   rule('E10', 'a unit may have 500 tasks, and not one more', async (bench) => {

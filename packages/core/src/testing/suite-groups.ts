@@ -1,7 +1,7 @@
 /** G: groups. A flag that cancels, a flag that pauses, and the members that it does not concern. */
 import assert from 'node:assert/strict'
 import type { Bench, Rule } from './harness.js'
-import { ending, HOUR, ids, idsOf, SECOND, SHORT_TTL, sketch } from './sketch.js'
+import { ending, HOUR, ids, idsOf, OUTCOMES, SECOND, SHORT_TTL, sketch } from './sketch.js'
 
 const RUN = { group: { id: 'run' } }
 const EXEMPT = { group: { id: 'run', exempt: true } }
@@ -313,12 +313,54 @@ function pauseRules(rule: Rule): void {
     },
   )
 
-  rule('G20', 'a later member that is held and waits for others too ends with them', async (bench) => {
-    await setRun(bench, { cancelled: true })
+  rule('G20', 'a member that is held ends with its group, though it waits for others too', async (bench) => {
     await bench.add({ id: 'parent', priority: 0 })
-    await bench.add({ ...RUN, id: 'task', hold: true, after: { ids: ['parent'], on: 'final' } })
-    await bench.operate('cancel', 'parent')
+    const held = { ...RUN, hold: true, after: { ids: ['parent'], on: 'final' } } as const
+    await bench.add({ ...held, id: 'early' })
+    await setRun(bench, { cancelled: true })
+    await bench.add({ ...held, id: 'late' })
     await bench.drain()
-    await bench.stands('task', 'cancelled')
+    for (const id of ['early', 'late']) assert.equal((await bench.get(id)).reason, 'GROUP_CANCELLED')
+    await bench.census()
   })
+
+  for (const on of ['success', 'final'] as const) {
+    rule(
+      `G-chain-${on}`,
+      `members of which one waits for the ${on === 'final' ? 'end' : 'success'} of another are ended once each`,
+      async (bench) => {
+        await bench.add({ ...RUN, id: 'parent', hold: true })
+        await bench.add({ ...RUN, id: 'child', hold: true, after: { ids: ['parent'], on } })
+        await bench.add({ id: 'next', after: { ids: ['child'], on: 'final' } })
+        await setRun(bench, { cancelled: true })
+        await bench.drain()
+        assert.deepEqual(await bench.states('parent', 'child', 'next'), ['cancelled', 'cancelled', 'pending'])
+        await bench.census()
+      },
+    )
+  }
+
+  for (const outcome of OUTCOMES) {
+    rule(
+      `G-settle-${outcome}`,
+      `a member that settles ${outcome} in the call that cancels its group has one end`,
+      async (bench) => {
+        await bench.add({ ...RUN, id: 'first' }, { ...RUN, id: 'second' })
+        const hand = await bench.node()
+        await hand.claim(2)
+        const reply = await hand.work({
+          settlements: [
+            ending(hand.mark('first'), 'failed', { cancelGroup: true }),
+            ending(hand.mark('second'), outcome),
+          ],
+        })
+        await bench.drain()
+        const isFinal = ['success', 'failed', 'cancelled', 'skipped'].includes(outcome)
+        const state = reply.stale.length === 0 && isFinal ? outcome : 'cancelled'
+        assert.deepEqual(await bench.states('first', 'second'), ['failed', state])
+        assert.equal(reply.held, 0)
+        await bench.census()
+      },
+    )
+  }
 }

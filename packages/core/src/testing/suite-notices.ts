@@ -173,6 +173,66 @@ export function noticeRules(rule: Rule): void {
     }
   })
 
+  rule('N12', 'a session stays idle through a call that claims nothing', async (bench) => {
+    await bench.makeIn('running', { id: 'mine' })
+    const hand = await bench.hand()
+    assert.deepEqual(await hand.claim(1), [])
+    await hand.beat()
+    await hand.settle('mine', 'success')
+    const heard = await bench.hearWake(hand)
+    await bench.add('task')
+    await bench.until(() => heard.length > 0, 'the session sleeps on')
+  })
+
+  rule(
+    'N13',
+    'an idle session is woken when the claim of another finds a task due that only the first one serves',
+    async (bench) => {
+      await bench.add({ id: 'task', kind: 'rare', delay: SECOND })
+      const [node, other] = [await idle(bench, ['rare']), await idle(bench)]
+      const heard = await bench.hearWake(node)
+      await bench.advance(SECOND)
+      assert.deepEqual(await other.claim(1), [])
+      await bench.until(() => heard.length > 0, 'the session sleeps on')
+      assert.deepEqual(idsOf(await node.claim(1)), ['task'])
+    },
+  )
+
+  rule(
+    'N14',
+    'an idle session is woken to go on with dependents that a step has left to later ones',
+    async (bench) => {
+      await bench.add({ id: 'a', hold: true })
+      for (const [id, parent] of [
+        ['b', 'a'],
+        ['c', 'b'],
+        ['d', 'c'],
+      ] as const)
+        await bench.add({ id, after: { ids: [parent], on: 'success' } })
+      const node = await idle(bench)
+      const heard = await bench.hearWake(node)
+      await bench.operate('cancel', 'a')
+      for (let turns = 0; turns < 5 && (await bench.stateOf('d')) === 'blocked'; turns++) {
+        await bench.until(() => heard.length > 0, 'nobody goes on')
+        heard.length = 0
+        const { nextDueIn } = await node.work({ want: 1 })
+        if (nextDueIn === 0) heard.push('again at once')
+      }
+      assert.equal(await bench.stateOf('d'), 'cancelled')
+    },
+  )
+
+  rule('N15', 'a session that is over is not woken in place of one that sleeps', async (bench) => {
+    await bench.add('task')
+    const lost = await bench.node({ ttl: SHORT_TTL })
+    assert.deepEqual(idsOf(await lost.claim(2)), ['task'])
+    const node = await idle(bench)
+    const heard = await bench.hearWake(node)
+    await bench.lose(lost)
+    await bench.until(() => heard.length > 0, 'the session sleeps on')
+    assert.deepEqual(idsOf(await node.claim(1)), ['task'])
+  })
+
   rule('N7', 'as many tasks as there are idle sessions wake all of them', async (bench) => {
     const nodes = [await idle(bench), await idle(bench), await idle(bench)]
     const heard = await Promise.all(nodes.map((node) => bench.hearWake(node)))

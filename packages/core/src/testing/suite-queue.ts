@@ -82,6 +82,16 @@ export function queueRules(rule: Rule): void {
     assert.deepEqual(waitsFor, ['b'])
   })
 
+  rule('Q21', 'a task that was held is told to be so while it is blocked only', async (bench) => {
+    const held = await bench.makeIn('blocked', { hold: true })
+    assert.equal((await bench.get(held)).held, true)
+    assert.equal(await bench.operate('complete', held), 'done')
+    assert.equal((await bench.get(held)).held, false)
+    const cancelled = await bench.makeIn('blocked', { hold: true })
+    await bench.operate('cancel', cancelled)
+    assert.equal((await bench.get(cancelled)).held, false)
+  })
+
   for (const state of TASK_STATES) {
     rule(`Q-list-${state}`, `pages of ${state} tasks hold each of them once`, async (bench) => {
       const made = await seven(bench, state)

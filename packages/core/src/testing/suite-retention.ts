@@ -325,6 +325,49 @@ export function retentionRules(rule: Rule): void {
   )
 
   rule(
+    'R15',
+    'what had to stay, and need not any more, goes before newer records',
+    async (bench) => {
+      const rule = { age: DAY, count: 2 }
+      const retention = { success: rule, failed: rule }
+      await final(bench, 'success', ['old'])
+      await bench.add({ id: 'child', delay: HOUR, after: { ids: ['old'], on: 'success' } })
+      await final(bench, 'success', ['newer', 'new'])
+      await bench.advance(YOUNG + SECOND)
+      await bench.prune(retention)
+      assert.deepEqual(await bench.states('old', 'newer', 'new'), ['success', 'unknown', 'success'])
+      await bench.operate('remove', 'child')
+      await final(bench, 'success', ['newest'])
+      await bench.advance(LOOK_AGAIN)
+      await bench.prune(retention)
+      assert.deepEqual(await bench.states('old', 'new', 'newest'), ['unknown', 'success', 'success'])
+    },
+    { moves: YOUNG + LOOK_AGAIN + 2 * SECOND },
+  )
+
+  rule(
+    'R16',
+    'prune comes to an end though more records have to stay than its limit',
+    async (bench) => {
+      // As many in each state that a search which begins anew at its end has an end in all at once too late.
+      const parents = { success: ids('s', 12), failed: ids('f', 16), cancelled: ids('c', 18) } as const
+      for (const state of ['success', 'failed', 'cancelled'] as const) {
+        for (const id of parents[state]) await bench.makeIn(state, { id })
+        await bench.add({
+          id: `child of ${state}`.replaceAll(' ', '-'),
+          delay: HOUR,
+          after: { ids: parents[state], on: 'final' },
+        })
+      }
+      await bench.advance(YOUNG + SECOND)
+      await bench.prune(KEEP_NOTHING, 1)
+      const counts = await bench.storage.queue.counts(bench.ref)
+      assert.deepEqual([counts.success, counts.failed, counts.cancelled], [12, 16, 18])
+    },
+    { moves: YOUNG + 2 * SECOND },
+  )
+
+  rule(
     'R14',
     'a step that ends a task does not remove a parent that the same step names',
     async (bench) => {

@@ -1,7 +1,7 @@
 /** S: sessions. Opening, beats, suspicion, resume, and the end. */
 import assert from 'node:assert/strict'
 import type { Bench, Rule } from './harness.js'
-import { ids, idsOf, MINUTE, SECOND, SHORT_TTL } from './sketch.js'
+import { ids, idsOf, KEEP, MINUTE, SECOND, SHORT_TTL } from './sketch.js'
 
 /** Just before, and after, a silent session of {@link SHORT_TTL} is suspect. */
 const UNSUSPECTED = 0.3 * SHORT_TTL
@@ -149,6 +149,19 @@ function judgementRules(rule: Rule): void {
       await bench.advance(CONDEMNED)
       const { suspected, condemned, reclaimed, poisoned } = await bench.storage.upkeep.reclaim(10)
       assert.deepEqual([suspected, condemned, reclaimed, poisoned], [[], [], [], []])
+    },
+  )
+
+  rule(
+    'S30',
+    'a session that beats after a long silence is among the records of the nodes again',
+    async (bench) => {
+      const node = await bench.node({ ttl: SHORT_TTL })
+      await bench.advance(3 * SHORT_TTL)
+      assert.equal(await nodeRecord(bench, node.session), false)
+      await bench.prune(KEEP)
+      assert.equal((await node.beat()).status, 'ok')
+      assert.equal(await nodeRecord(bench, node.session), true)
     },
   )
 

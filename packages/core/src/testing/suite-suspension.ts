@@ -161,6 +161,22 @@ export function suspensionRules(rule: Rule): void {
   })
 
   rule(
+    'D24',
+    'an attempt whose time passes together with that of the task for which it waits goes on once',
+    async (bench) => {
+      await bench.add({ id: 'other', delay: HOUR, expiresIn: 2 * SECOND })
+      const id = await bench.makeIn('running')
+      const hand = await bench.hand()
+      await hand.settle(id, 'suspended', { after: { ids: ['other'], on: 'final' }, until: 2 * SECOND })
+      await bench.advance(3 * SECOND)
+      await bench.drain()
+      assert.deepEqual(await bench.states('other', id), ['cancelled', 'pending'])
+      await bench.census()
+      assert.deepEqual(idsOf(await hand.claim(9)), [id])
+    },
+  )
+
+  rule(
     'D23',
     'an attempt suspended after a task that is unknown, or after itself, ends cancelled with DEPENDENCY_NOT_FOUND',
     async (bench) => {

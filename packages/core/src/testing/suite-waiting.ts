@@ -238,6 +238,16 @@ export function waitingRules(rule: Rule): void {
     await bench.until(() => names(heard, 'task'), 'nothing was published')
   })
 
+  rule('T13', 'a unit that is refused registers nobody', async (bench) => {
+    const heard = await bench.hearFinal('me')
+    const id = await bench.makeIn('running')
+    const bad = sketch({ id: 'bad', after: { ids: ['nobody'], on: 'final' } })
+    await bench.enqueue([[sketch({ id, watcher: 'me' }), bad]])
+    await (await bench.hand()).settle(id, 'success')
+    await bench.quiet()
+    assert.ok(!heard.some((message) => message.split(' ').includes(id)), 'a refused unit left a trace')
+  })
+
   rule('T12', 'many ends in one step name all their ids', async (bench) => {
     const list = ids('t', 30)
     await bench.enqueue(list.map((id) => sketch({ id, watcher: 'me' })))

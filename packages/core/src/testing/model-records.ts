@@ -1,0 +1,102 @@
+/** The model of records and locks. */
+import assert from 'node:assert/strict'
+import type { PutOptions, StoredRecord } from '../storage.js'
+
+interface Kept {
+  readonly value: string
+  readonly version: number
+  readonly labels: readonly string[]
+  readonly dueAt: number | undefined
+  readonly expiresAt: number | undefined
+}
+
+export class ModelRecords {
+  readonly #kept = new Map<string, Kept>()
+  readonly #locks = new Map<string, { owner: string; until: number }>()
+  readonly #fences = new Map<string, number>()
+
+  get(key: string, now: number): Kept | undefined {
+    const kept = this.#kept.get(key)
+    return kept !== undefined && (kept.expiresAt ?? Infinity) > now ? kept : undefined
+  }
+
+  keys(now: number): string[] {
+    return [...this.#kept.keys()].filter((key) => this.get(key, now) !== undefined).sort()
+  }
+
+  put(key: string, value: string, options: PutOptions, now: number, answer: number | 'conflict'): void {
+    const version = this.get(key, now)?.version ?? 0
+    const isConflict = options.ifVersion !== undefined && options.ifVersion !== version
+    assert.equal(answer, isConflict ? 'conflict' : version + 1, `put of ${key}`)
+    if (isConflict) return
+    this.#kept.set(key, {
+      value,
+      version: version + 1,
+      labels: options.labels ?? [],
+      dueAt: options.dueIn === undefined ? undefined : now + options.dueIn,
+      expiresAt: options.expiresIn === undefined ? undefined : now + options.expiresIn,
+    })
+  }
+
+  delete(key: string, ifVersion: number | undefined, now: number, answer: boolean): void {
+    const kept = this.get(key, now)
+    const isDone = kept !== undefined && (ifVersion === undefined || ifVersion === kept.version)
+    assert.equal(answer, isDone, `delete of ${key}`)
+    if (isDone) this.#kept.delete(key)
+  }
+
+  /** Longest due first; of those due at the same time, any. */
+  claimDue(
+    prefix: string,
+    limit: number,
+    leaseMs: number,
+    now: number,
+    answer: readonly StoredRecord[],
+  ): void {
+    const dueAt = (key: string): number => this.get(key, now)?.dueAt ?? Infinity
+    const due = this.keys(now).filter((key) => key.startsWith(prefix) && dueAt(key) <= now)
+    assert.equal(answer.length, Math.min(limit, due.length), 'how many due records are claimed')
+    const times = answer.map(({ key }) => (due.includes(key) ? dueAt(key) : Infinity))
+    const expected = due.map(dueAt).sort((a, b) => a - b)
+    assert.deepEqual(times, expected.slice(0, limit), 'which due records are claimed')
+    for (const { key } of answer) {
+      const kept = this.get(key, now) as Kept
+      this.#kept.set(key, { ...kept, version: kept.version + 1, dueAt: now + leaseMs })
+    }
+    this.check(answer, now)
+  }
+
+  check(records: readonly StoredRecord[], now: number): void {
+    for (const { key, value, version, labels, dueAt, expiresAt } of records) {
+      const got = { value, version, labels: [...labels], dueAt, expiresAt }
+      assert.deepEqual(got, { ...this.get(key, now) }, `the record ${key}`)
+    }
+  }
+
+  acquire(key: string, owner: string, ttl: number, now: number, answer: { fence: number } | undefined): void {
+    const isHeld = (this.#locks.get(key)?.until ?? 0) > now
+    assert.equal(answer === undefined, isHeld, `acquire of ${key}`)
+    if (answer === undefined) return
+    const last = this.#fences.get(key) ?? 0
+    assert.ok(answer.fence > last && answer.fence >= now * 1000, `fence ${answer.fence} of ${key}`)
+    this.#fences.set(key, answer.fence)
+    this.#locks.set(key, { owner, until: now + ttl })
+  }
+
+  extend(key: string, owner: string, ttl: number, now: number, answer: boolean): void {
+    const isHeld = this.#holds(key, owner, now)
+    assert.equal(answer, isHeld, `extend of ${key}`)
+    if (isHeld) this.#locks.set(key, { owner, until: now + ttl })
+  }
+
+  release(key: string, owner: string, now: number, answer: boolean): void {
+    const isHeld = this.#holds(key, owner, now)
+    assert.equal(answer, isHeld, `release of ${key}`)
+    if (isHeld) this.#locks.delete(key)
+  }
+
+  #holds(key: string, owner: string, now: number): boolean {
+    const lock = this.#locks.get(key)
+    return lock !== undefined && lock.owner === owner && lock.until > now
+  }
+}
