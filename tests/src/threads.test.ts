@@ -1,5 +1,13 @@
 /** Handlers in files: what a user relies on when they run in threads, through the public API. */
-import { defineTask, memoryStorage, TaskPool, type Codec, type TaskPoolOptions } from '@neotask/core'
+import {
+  defineTask,
+  memoryStorage,
+  TaskPool,
+  type Codec,
+  type Storage,
+  type TaskPoolOptions,
+} from '@neotask/core'
+import { ManualClock } from '@neotask/core/testing'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -29,6 +37,12 @@ function poolOf(options: TaskPoolOptions<Job, unknown> = {}): TaskPool<Job> {
   return pool
 }
 
+/** As time stands still for the pool, tasks look as tiny as can be, and threads are given some ahead. */
+function stillOptions(): { clock: ManualClock; storage: Storage } {
+  const clock = new ManualClock()
+  return { clock, storage: memoryStorage({ clock }) }
+}
+
 /** A handler with this source. */
 function fileOf(name: string, source: string): URL {
   const path = join(folder, name)
@@ -47,9 +61,12 @@ describe.each(STORAGES)('on $name', ({ open }) => {
   it('runs handlers in other threads than this one, and keeps those warm', async () => {
     const { storage, dispose } = await open()
     const pool = poolOf({ storage })
+    const heard: unknown[] = []
+    pool.on('task.completed', ({ result }) => heard.push(result))
     const ids = [await pool.run({ do: 'who' }), await pool.run({ do: 'who' })]
     expect(ids[0]).not.toBe(threadId)
     expect(ids[1]).toBe(ids[0])
+    expect(heard).toEqual(ids)
     await pool.close()
     await dispose()
   })
@@ -305,7 +322,7 @@ describe('a thread that dies', () => {
   })
 
   it('takes nothing with it that was given to it ahead', async () => {
-    const pool = poolOf({ threads: { size: 2 } })
+    const pool = poolOf({ ...stillOptions(), threads: { size: 2 } })
     const jobs = Array.from({ length: 600 }, (_, n): Job => ({ do: n % 60 === 59 ? 'exit' : 'attempt' }))
     const ends = await Promise.allSettled(jobs.map((job) => pool.run(job)))
     const wrong = ends.filter((end, n) => (end.status === 'fulfilled') !== (jobs[n]?.do === 'attempt'))
@@ -323,18 +340,27 @@ describe('slots', () => {
   })
 
   it('leave nothing waiting behind a task that turns out to be slow', async () => {
-    const pool = poolOf({ threads: { size: 2 } })
-    await Promise.all(Array.from({ length: 300 }, () => pool.run({ do: 'echo' })))
-    let slow = 'at work'
-    const spinning = pool.run({ do: 'spin' }, { timeout: '20s' }).catch(() => (slow = 'ended'))
-    await Promise.all(Array.from({ length: 300 }, () => pool.run({ do: 'echo' })))
-    expect(slow).toBe('at work')
-    await pool.close({ timeout: 0 })
-    await spinning
+    const { clock, storage } = stillOptions()
+    const pool = poolOf({ clock, storage, threads: { size: 2 } })
+    await Promise.all([pool.run({ do: 'who' }), pool.run({ do: 'who' })])
+    const listens = new Promise((resolve) => pool.once('task.progress', resolve))
+    const slow = await pool.submit({ do: 'answer the abort' })
+    await listens
+    let ended = 0
+    for (let n = 0; n < 20; n++) void pool.run({ do: 'echo' }).then(() => ended++)
+    await until('the other thread has done its part', () => ended >= 10)
+    expect(ended).toBeLessThan(20)
+    await until('the other thread has done all of it', async () => {
+      await clock.advanceAsync(1)
+      return ended === 20
+    })
+    expect(await pool.getStatus(slow)).toBe('running')
+    await pool.cancel(slow)
+    await rest(pool)
   })
 
   it('are settled whatever is cancelled meanwhile', async () => {
-    const pool = poolOf({ threads: { size: 2 } })
+    const pool = poolOf({ ...stillOptions(), threads: { size: 2 } })
     await Promise.all(Array.from({ length: 100 }, () => pool.run({ do: 'echo' })))
     const ids = await pool.submitBatch(Array.from({ length: 500 }, () => ({ data: { do: 'echo' } as const })))
     const ends = ids.map((id) =>
@@ -350,16 +376,19 @@ describe('slots', () => {
   })
 
   it('give back what was not begun when the pool pauses', async () => {
-    const pool = poolOf()
-    await Promise.all(Array.from({ length: 100 }, () => pool.run({ do: 'echo' })))
-    const all = Array.from({ length: 50 }, () => pool.run({ do: 'compute', ms: 5 }))
-    await running(pool)
+    const pool = poolOf(stillOptions())
+    await pool.run({ do: 'who' })
+    const listens = new Promise((resolve) => pool.once('task.progress', resolve))
+    const slow = await pool.submit({ do: 'answer the abort' })
+    await listens
+    const five = Array.from({ length: 5 }, () => pool.run({ do: 'echo' }))
+    await until('all are held', async () => (await pool.counts()).running === 6)
     await pool.pause({ local: true })
-    await rest(pool)
-    await until('all went back', async () => (await pool.counts()).running === 0)
-    expect((await pool.counts()).pending).toBeGreaterThan(0)
+    await until('five went back', async () => (await pool.counts()).pending === 5)
+    expect(await pool.getStatus(slow)).toBe('running')
     await pool.resume({ local: true })
-    await Promise.all(all)
+    await pool.cancel(slow)
+    await Promise.all(five)
   })
 })
 
