@@ -8,7 +8,7 @@ import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { checkPackages } from './check-packages.mjs'
-import { say, setup, SetupError } from './setup.mjs'
+import { say, setup, setupModelChecker, SetupError } from './setup.mjs'
 import { root, workspacePackages } from './workspace.mjs'
 
 const eslint = 'node_modules/eslint/bin/eslint.js'
@@ -22,7 +22,14 @@ const commands = {
   bench: (args) => become('bench/dist/index.js', args),
   soak: (args) => become('tests/dist/soak.js', args),
   faults: (args) => become('tests/dist/faults.js', args),
-  test: (args) => become('node_modules/vitest/vitest.mjs', ['run', ...reporters(args), ...args]),
+  test: async (args) => {
+    await setupModelChecker()
+    await become('node_modules/vitest/vitest.mjs', ['run', ...reporters(args), ...args])
+  },
+  model: async (args) => {
+    await setupModelChecker()
+    await become('tests/model/run.mjs', args)
+  },
   lint: () => inTurn([eslint, '--max-warnings=0', '.'], [prettier, '--check', '.']),
   format: () => inTurn([eslint, '--fix', '.'], [prettier, '--write', '.']),
   types: () => inTurn([tsc, '-b', root, ...workspacePackages().map(({ dir }) => dir)]),

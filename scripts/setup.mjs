@@ -10,6 +10,7 @@ import { spawn, spawnSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { delimiter, join, resolve } from 'node:path'
+import { missingTools } from '../tests/model/spin.mjs'
 import { takeTurn } from './turn.mjs'
 import { readManifest, root, workspacePackages } from './workspace.mjs'
 
@@ -26,6 +27,35 @@ export async function setup() {
   try {
     await installDependencies()
     await run('building the packages', 'turbo', ['run', 'build', '--output-logs=errors-only'])
+  } finally {
+    leave()
+  }
+}
+
+/**
+ * Gets what the model of the protocol is checked with, where that takes no question: Debian's packages, as root. Where
+ * it is not to be had, who needs it says what to install. Never rejects.
+ */
+export async function setupModelChecker() {
+  if (missingTools().length === 0 || process.getuid?.() !== 0 || !existsSync('/usr/bin/apt-get')) return
+  const leave = await takeTurn(join(root, '.setup.lock'), say)
+  try {
+    const patience = [
+      '-o',
+      'Acquire::Retries=0',
+      '-o',
+      'Acquire::http::Timeout=10',
+      '-o',
+      'DPkg::Lock::Timeout=30',
+    ]
+    const install = ['install', '-y', '--no-install-recommends', 'spin', 'gcc', 'libc6-dev']
+    const aptGet = (/** @type {string[]} */ args) =>
+      run('installing Spin, which checks the model of the protocol', 'apt-get', [...patience, ...args], {
+        isOptional: true,
+        env: { DEBIAN_FRONTEND: 'noninteractive' },
+      })
+    // The lists of packages may be old, or not there at all; to fetch them takes longer than the installation.
+    if (!(await aptGet(install)) && (await aptGet(['update']))) await aptGet(install)
   } finally {
     leave()
   }
@@ -108,9 +138,10 @@ function sqliteProblem() {
  * @param {string} label  What is being done, as in "building the packages".
  * @param {string} command
  * @param {string[]} args
- * @returns {Promise<void>}
+ * @param {{ isOptional?: boolean, env?: NodeJS.ProcessEnv }} [options]  Of what is optional nobody hears that it failed.
+ * @returns {Promise<boolean>}  Whether it succeeded; rejects when it did not and is not optional.
  */
-function run(label, command, args) {
+function run(label, command, args, { isOptional = false, env } = {}) {
   const start = performance.now()
   const seconds = () => `${((performance.now() - start) / 1000).toFixed(0)} s`
   let announced = false
@@ -120,11 +151,11 @@ function run(label, command, args) {
   }, 1_000)
   const remind = setInterval(() => say(`still ${label} (${seconds()})`), 30_000)
 
-  /** @type {Promise<void>} */
+  /** @type {Promise<boolean>} */
   const ended = new Promise((done, fail) => {
     const child = spawn(command, args, {
       cwd: root,
-      env: toolEnvironment(),
+      env: { ...toolEnvironment(), ...env },
       shell: process.platform === 'win32',
       stdio: ['ignore', 'pipe', 'pipe'],
     })
@@ -132,12 +163,16 @@ function run(label, command, args) {
     const output = []
     child.stdout.on('data', (chunk) => output.push(chunk))
     child.stderr.on('data', (chunk) => output.push(chunk))
-    child.once('error', (error) => fail(new SetupError(`${command} could not be started: ${error.message}`)))
+    child.once('error', (error) => {
+      if (isOptional) return done(false)
+      fail(new SetupError(`${command} could not be started: ${error.message}`))
+    })
     child.once('close', (code, signal) => {
       if (code === 0) {
         if (announced) say(`done in ${seconds()}`)
-        return done()
+        return done(true)
       }
+      if (isOptional) return done(false)
       process.stderr.write(Buffer.concat(output))
       fail(new SetupError(`failed while ${label} (${command} ended with ${signal ?? code})`))
     })
