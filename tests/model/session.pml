@@ -54,8 +54,9 @@
 
 /* An invariant. Spin prints the condition of an assertion that fails, and so its name, which is a constant false. */
 #define must(name, condition) assert(name || (condition))
-hidden byte final_once, one_structure, started_is_held, blocked_has_a_cause, cancelled_stays, belief_is_true, members_counted_once,
-  flag_has_a_cause, no_overlap, tokens_grow, accepted_counts, claim_is_allowed, innocent_survives, killer_is_found, all_tasks_end;
+hidden byte final_once, one_structure, started_is_held, blocked_has_a_cause, cancelled_stays, belief_is_true,
+  members_counted_once, flag_has_a_cause, no_overlap, tokens_grow, accepted_counts, claim_is_allowed, claim_is_new,
+  innocent_survives, killer_is_found, all_tasks_end;
 
 /* How an attempt goes on: MARK says that it has started, the rest are settlements. The first three are final states. */
 #define SUCCESS 1
@@ -166,8 +167,8 @@ typedef Reply {
 }
 Reply reply[NODES];
 
-/* A request travels in no time: until it is carried out nothing reads what it reads of its node. One that is carried
-   out after its node gave it up is kept here. */
+/* A request is composed and carried out in one step: whatever could happen while it travels could happen before or
+   after it as well. One that arrives after its node gave it up is kept here. */
 typedef Call {
   byte session, ack, seen, want, renew;
   byte op[TASKS], token[TASKS]
@@ -418,8 +419,9 @@ inline work() {
            :: else
         fi;
         for (aTask : 0 .. TASKS - 1) {
-          if :: callWant == RESUME || (claiming(callWant) && (entry(callSession, aTask) > callAck || fault(TOKATT))
-                                       && !(fault(NOACK) && (first || entry(callSession, aTask) != issued[callSession]))) ->
+          if :: (callWant == RESUME
+                 || (claiming(callWant) && (entry(callSession, aTask) > callAck || fault(TOKATT))
+                     && !(fault(NOACK) && (first || entry(callSession, aTask) != issued[callSession])))) ->
                 given[aTask] = entry(callSession, aTask)
              :: else
           fi
@@ -499,7 +501,7 @@ inline answer(node) {
 }
 
 inline take(node, task) {
-  assert(hold(node, task) == 0);
+  must(claim_is_new, hold(node, task) == 0);
   hold(node, task) = reply[node].claimed[task];
   if :: has(reply[node].probation, task) -> put(onProbation[node], task) :: else fi;
   if :: has(reply[node].lone, task) -> put(lone[node], task) :: else fi;
@@ -509,7 +511,8 @@ inline take(node, task) {
 /* After doubt: adopts what the storage says that the session holds, and drops what it does not. */
 inline resume(node) {
   for (aTask : 0 .. TASKS - 1) {
-    if :: reply[node].claimed[aTask] == hold(node, aTask) || (fault(IDONLY) && reply[node].claimed[aTask] && hold(node, aTask)) -> skip
+    if :: reply[node].claimed[aTask] == hold(node, aTask) -> skip
+       :: fault(IDONLY) && reply[node].claimed[aTask] && hold(node, aTask) -> skip
        :: else ->
           forget(node, aTask);
           if :: reply[node].claimed[aTask] -> take(node, aTask) :: else fi
@@ -672,7 +675,8 @@ active [SESSIONS] proctype Session() {
 /* A node. It makes no call that would change nothing, so that runs end. */
 #define me (_pid - FIRST_NODE)
 #define reachable (up[me] != PAUSED && !reply[me].status && ((known | refused) != ALL || done != known) \
-                   && (sid[me] || (nextSession <= SESSIONS && (me == 0 || nextSession > 1)))) /* nodes are alike: 0 comes first */
+                   && (sid[me] || (nextSession <= SESSIONS && isTurn)))
+#define isTurn (me == 0 || nextSession > 1) /* nodes are alike, so 0 comes first */
 #define mayClaim (!fenced[me] && (ready != 0 || (issued[sid[me]] != ack[me] && !fault(NOACK))))
 #define mustSpeak (sent[me] || awaiting[me] || takenSeq[sid[me]] > seen[me] || over(sid[me]) || fenced[me] == 1)
 #define mustBeat (life[sid[me]] == SUSPECT)
@@ -689,7 +693,7 @@ active [SESSIONS] proctype Session() {
 #define able_or_may_start(task) (has(able, task) || mayStart(task))
 #define more_to_say(task) (mayClaim || mustSpeak || mustBeat || (task < 1 && able_or_may_start(1)) \
                            || (TASKS > 2 && task < 2 && able_or_may_start(2)))
-/* What has become of a task by the time of the call: it stays where it is (when there is more to say), starts, or ends. */
+/* What has become of a task by the time of a call: it stays where it is (when there is more to say), starts, or ends. */
 #define option(task, set) want != RESUME && has(set, task)
 #define SUSPEND(task, parent) \
      :: option(task, able) && suspensions > 0 && has(of(SUSPEND_AFTER, task), parent) -> \
@@ -709,10 +713,11 @@ active [SESSIONS] proctype Session() {
      SUSPEND(task, 1) \
      SUSPEND(task, 2) \
   fi; \
-  if :: outcome(me, task) && !has(sent[me], task) -> cut(running[me], task); cut(buffered[me], task); put(sent[me], task) \
+  if :: outcome(me, task) && !has(sent[me], task) -> \
+        cut(running[me], task); cut(buffered[me], task); put(sent[me], task) \
      :: else \
   fi
-#define mayCall (reachable && (mayClaim || mustSpeak || mustBeat || fenced[me] == 2 || able_or_may_start(0) || more_to_say(0)))
+#define mayCall (reachable && (fenced[me] == 2 || able_or_may_start(0) || more_to_say(0)))
 active [NODES] proctype Node() {
   do
   :: atomic {
@@ -785,11 +790,11 @@ end:
   :: d_step { groupCancels > 0 && !groupCancelled -> groupCancels--; groupCancelled = 1; flagged = 1 }
   :: d_step { groupPauses > 0 && !groupPaused -> groupPauses--; groupPaused = 1 }
   :: d_step { groupPaused -> groupPaused = 0 }
-  :: d_step { (crashes | pauses | lapses | losses | lates | fences | retries | releases | failures | groupFailures | suspensions
-               | timeouts | ends | cancels | revokes | revivals | groupCancels | groupPauses) ->
-       crashes = 0; pauses = 0; lapses = 0; losses = 0; lates = 0; fences = 0; retries = 0; releases = 0; failures = 0;
-       groupFailures = 0; suspensions = 0; timeouts = 0; ends = 0; cancels = 0; revokes = 0; revivals = 0; groupCancels = 0;
-       groupPauses = 0 }
+  :: d_step { (crashes | pauses | lapses | losses | lates | fences | retries | releases | failures | groupFailures
+               | suspensions | timeouts | ends | cancels | revokes | revivals | groupCancels | groupPauses) ->
+       crashes = 0; pauses = 0; lapses = 0; losses = 0; lates = 0; fences = 0;
+       retries = 0; releases = 0; failures = 0; groupFailures = 0; suspensions = 0; timeouts = 0; ends = 0;
+       cancels = 0; revokes = 0; revivals = 0; groupCancels = 0; groupPauses = 0 }
   /* Nothing else can happen. */
   :: timeout -> must(all_tasks_end, (known | refused) == ALL && done == known); break
   od
