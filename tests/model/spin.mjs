@@ -89,7 +89,7 @@ export async function run(search, limits, folder) {
  * @param {number} seconds
  * @returns {Outcome}
  */
-export function read(output, seconds) {
+function read(output, seconds) {
   const number = (/** @type {RegExp} */ pattern) => Number(pattern.exec(output)?.[1] ?? 0)
   /** @type {Outcome} */
   const outcome = {

@@ -175,7 +175,7 @@ describe.each(STORAGES)('on $name', ({ open }) => {
     })
     const id = await pool.submit(1)
     await until('it runs', async () => (await pool.health()).running === 1)
-    expect(await pool.close({ timeout: 10 })).toMatchObject({ finished: 1, returned: 0 })
+    expect(await pool.close({ timeout: 10 })).toMatchObject({ finished: 0, returned: 1 })
     expect(reason).toBe('shutdown')
     const [record] = await storage.queue.get({ tenant: 'default', queue: 'default' }, [id])
     expect(record).toMatchObject({ state: 'pending', attempts: 0, reclaims: 0 })
