@@ -64,6 +64,8 @@ interface Checkpoint {
 
 /** A report with the checkpoint that waits for its answer. */
 type PendingReport = Report & { readonly saved?: Checkpoint | undefined }
+/** A mark with the attempt that it is of, if that has begun. */
+type PendingMark = Mark & { readonly execution?: Execution }
 
 export class Consumer {
   readonly #context: ConsumerContext
@@ -142,7 +144,7 @@ export class Consumer {
     this.#scheduler = new QueueScheduler(prefetch, {
       clock,
       free: () => this.#workers.free,
-      fenced: () => this.#session.fenced,
+      fenced: (now) => (now === undefined ? this.#session.fenced : this.#session.fencedAt(now)),
       run: (task, marked, now) => this.#workers.run(task, this.#session.id, marked, now),
       release: (task) => lifecycle.release(task, this.#session),
       poke: () => this.#session.poke(),
@@ -190,9 +192,8 @@ export class Consumer {
         },
         marks: (session) => this.#marks(session),
         marked: (marks) => {
-          for (const { id, token } of marks) {
-            const execution = this.#workers.find(id)
-            if (execution !== undefined && execution.token === token) execution.marked = true
+          for (const { execution } of marks as readonly PendingMark[]) {
+            if (execution !== undefined) execution.marked = true
           }
           this.#scheduler.marked(marks)
         },
@@ -385,17 +386,18 @@ export class Consumer {
   #ended(execution: Execution, prefetch: Prefetch, now: number): void {
     prefetch.ran(now - execution.startedAt)
     // An older attempt of a task that was lost and claimed again here says nothing of the one that runs now.
-    if (this.#workers.find(execution.id) === undefined) this.#scheduler.ended(execution.id)
+    if (this.#scheduler.soloRuns === execution.id && this.#workers.find(execution.id) === undefined)
+      this.#scheduler.ended(execution.id)
     // What it said last goes along with its settlement, for afterwards the storage would refuse it.
     if (execution.progressed !== undefined || execution.lines !== undefined) this.#reportsDue = true
   }
 
   /** Attempts that still run and are not marked, so that short ones never pay. */
   #marks(session: string): Mark[] {
-    const marks = this.#scheduler.marks()
+    const marks: PendingMark[] = this.#scheduler.marks()
     for (const execution of this.#workers.executions) {
       if (!execution.marked && execution.startedAt >= 0 && execution.session === session)
-        marks.push({ id: execution.id, token: execution.token })
+        marks.push({ id: execution.id, token: execution.token, execution })
     }
     return marks
   }

@@ -34,6 +34,8 @@ export class Execution implements TaskContext {
   #aborted: AbortKind | undefined
   /** Monotonic ms of the handler's call; negative before it. */
   startedAt: number
+  /** Its place among the attempts of this process; theirs to keep. */
+  slot = -1
   /** Whether the storage knows that it has started. */
   marked = false
   /** Whether its end was decided; what its handler does afterwards counts no more. */

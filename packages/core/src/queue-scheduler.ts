@@ -20,8 +20,8 @@ export interface QueueSchedulerHost {
   readonly clock: Clock
   /** Attempts that may be begun now. */
   free(): number
-  /** Whether no handler may be called now. */
-  fenced(): boolean
+  /** Whether no handler may be called now. @param now monotonic ms, if it is known */
+  fenced(now?: number): boolean
   /** Calls the handler. @param now monotonic ms */
   run(task: Claimed, marked: boolean, now: number): void
   /** Gives a task back to its old place. */
@@ -67,8 +67,9 @@ export class QueueScheduler {
     return this.#buffer.size + this.#awaiting.size + this.#solo.length
   }
 
-  get paused(): boolean {
-    return this.#pausedHere
+  /** The task that runs alone, or waits for its mark to do so. */
+  get soloRuns(): string | undefined {
+    return this.#soloRuns
   }
 
   /** What this node would take now. */
@@ -213,7 +214,7 @@ export class QueueScheduler {
 
   /** Starts what fits into the free slots. @param now monotonic ms, if it is known */
   pump(now?: number): void {
-    if (this.#pumping || this.#resting || this.#host.fenced()) return
+    if (this.#pumping || this.#resting || this.#host.fenced(now)) return
     this.#pumping = true
     let time = now
     try {
