@@ -53,19 +53,22 @@ export interface Future {
   readonly reject: (error: unknown) => void
   /** Calls that wait; when the last one has given up, nobody asks any more. */
   waiting: number
-  /** Submissions of the task that are under way: until they end, the storage need not know it. */
-  expected: number
-  /** Whether the storage knows the task: if it does not later, the task was removed. */
-  seen: boolean
-  /** Monotonic ms of the last look: whole ones, which take no memory of their own. */
+  /**
+   * What the storage knows of the task: nothing yet, while its submission is under way (`expected`); perhaps
+   * something (`asked`); certainly (`seen`): if it does not know it later, the task was removed.
+   */
+  known: 'expected' | 'asked' | 'seen'
+  /** How many ticks there had been at the last look. */
   looked: number
 }
 
 /** A registration lasts this long, in ms, and is renewed by every look. */
 const REGISTRATION = 60_000
-const POLL = 1000
-/** Waits looked at again in one poll, and ids in one call. */
-const POLLED = 5000
+/** ms; a wait is looked at again after so many ticks. */
+const TICK = 500
+const TICKS_BETWEEN = 2
+/** Waits looked at again in one tick, and ids in one call. */
+const LOOKS = 5000
 const BATCH = 500
 
 // An executor of its own for each promise would be a closure and a context more for each wait.
@@ -80,8 +83,10 @@ export class FutureManager {
   readonly watcher: string = randomBytes(6).toString('base64url')
   readonly #context: FutureContext
   readonly #futures = new IdMap<Future>()
-  /** Goes through the waits, a piece at each poll. */
+  /** Goes through the waits, a piece at each tick. */
   #round: Iterator<Future, undefined> | undefined
+  /** The clock of the looks: a number for each of them costs less than a time. */
+  #ticks = 0
   readonly #looks: Batcher<string, WatchOutcome>
   #timer: Timer | undefined
   #unsubscribe: (() => Promise<void>) | undefined
@@ -119,16 +124,14 @@ export class FutureManager {
    */
   expect(id: string, isNew = false): Future | undefined {
     if (!isNew && this.#futures.has(id)) return undefined
-    const future = this.#create(id)
+    const future = this.#create(id, 'expected')
     future.waiting++
-    future.expected++
     return future
   }
 
   /** An expected task is stored. */
   stored(future: Future): void {
-    future.expected--
-    future.seen = true
+    future.known = 'seen'
   }
 
   /** The submission of an expected task failed. */
@@ -145,14 +148,21 @@ export class FutureManager {
     if (future !== undefined) void this.#look(id, future)
   }
 
-  /** The wait for a task, if there is one. */
-  find(id: string): Future | undefined {
-    return this.#futures.get(id)
+  /** A task ended in this process: its wait, if there is one, which is to be settled now. */
+  take(id: string): Future | undefined {
+    const future = this.#futures.take(id)
+    if (future !== undefined) this.#rest()
+    return future
   }
 
-  /** A task that somebody waits for ended in this process. */
+  /** Tells those who wait how their task ended. */
   settle(future: Future, record: FinalRecord): void {
-    this.#finish(record.id, future, record)
+    try {
+      if (record.state === 'success') future.resolve(resultOf(record, this.#context.codec))
+      else future.reject(endError(record))
+    } catch (error) {
+      future.reject(error)
+    }
   }
 
   /** Rejects every open wait with `POOL_CLOSED`. */
@@ -170,19 +180,22 @@ export class FutureManager {
     if (future.waiting === 0 && this.#futures.get(id) === future) this.#drop(id)
   }
 
-  /** The timer holds the process, so it ends with the last wait. */
   #drop(id: string): void {
-    this.#futures.delete(id)
+    this.#futures.take(id)
+    this.#rest()
+  }
+
+  /** The timer holds the process, so it ends with the last wait. */
+  #rest(): void {
     if (this.#futures.size > 0) return
     this.#timer?.cancel()
     this.#timer = undefined
   }
 
-  #create(id: string): Future {
+  #create(id: string, known: Future['known'] = 'asked'): Future {
     const promise = new Promise<unknown>(capture)
     const { resolve, reject } = captured
-    const looked = Math.trunc(this.#context.clock.monotonic())
-    const future: Future = { id, promise, resolve, reject, waiting: 0, expected: 0, seen: false, looked }
+    const future: Future = { id, promise, resolve, reject, waiting: 0, known, looked: this.#ticks }
     this.#futures.set(id, future)
     this.#subscribing ??= this.#subscribe()
     this.#arm()
@@ -211,35 +224,27 @@ export class FutureManager {
   }
 
   async #look(id: string, future: Future): Promise<void> {
-    future.looked = Math.trunc(this.#context.clock.monotonic())
-    const early = future.expected > 0
+    future.looked = this.#ticks
+    const early = future.known === 'expected'
     let outcome: WatchOutcome
     try {
       outcome = await this.#looks.add(id)
     } catch (error) {
       // A first look that fails is the caller's to know; a later one is repeated by the poll.
-      if (!future.seen && !early && this.#futures.get(id) === future) {
+      if (future.known !== 'seen' && !early && this.#futures.get(id) === future) {
         this.#drop(id)
         future.reject(error)
       }
       return
     }
     if (this.#futures.get(id) !== future) return
-    if (outcome === 'open') future.seen = true
-    else if (typeof outcome === 'object') this.#finish(id, future, outcome)
-    else if (!early) {
+    if (outcome === 'open') future.known = 'seen'
+    else if (typeof outcome === 'object') {
       this.#drop(id)
-      future.reject(missingError(id, outcome, future.seen))
-    }
-  }
-
-  #finish(id: string, future: Future, record: FinalRecord): void {
-    this.#drop(id)
-    try {
-      if (record.state === 'success') future.resolve(resultOf(record, this.#context.codec))
-      else future.reject(endError(record))
-    } catch (error) {
-      future.reject(error)
+      this.settle(future, outcome)
+    } else if (!early) {
+      this.#drop(id)
+      future.reject(missingError(id, outcome, future.known === 'seen'))
     }
   }
 
@@ -288,10 +293,10 @@ export class FutureManager {
     })
   }
 
-  /** Asks for what was not looked at since; what is beyond the bound has its turn in the next poll. */
+  /** Asks for what was not looked at since that tick; what is beyond the bound has its turn in the next one. */
   #lookAgain(since: number): void {
     this.#round ??= this.#futures.values()
-    for (let looks = 0; looks < POLLED;) {
+    for (let looks = 0; looks < LOOKS;) {
       const { value: future } = this.#round.next()
       if (future === undefined) {
         this.#round = undefined
@@ -306,12 +311,12 @@ export class FutureManager {
   /** One timer for all waits; it holds the process, because somebody waits. */
   #arm(): void {
     this.#timer ??= this.#context.clock.after(
-      POLL,
+      TICK,
       () => {
         this.#timer = undefined
         if (this.#futures.size === 0) return
         this.#arm()
-        this.#lookAgain(this.#context.clock.monotonic() - POLL * 0.9)
+        this.#lookAgain(++this.#ticks - TICKS_BETWEEN)
       },
       { hold: true, poll: true },
     )

@@ -63,16 +63,18 @@ export class IdMap<V extends object> {
     values[place] = value
   }
 
-  /** @returns whether it was there */
-  delete(id: string): boolean {
+  /** Takes the value out. @returns it, `undefined` when there is none */
+  take(id: string): V | undefined {
     const place = placeOf(id)
-    if (place < 0) return this.#others.delete(id)
+    if (place < 0) return takeFrom(this.#others, id)
     const block = this.#find(id)
-    if (block?.values[place] === undefined) return this.#left.delete(id)
+    const value = block?.values[place]
+    if (block === undefined || value === undefined)
+      return this.#left.size === 0 ? undefined : takeFrom(this.#left, id)
     block.values[place] = undefined
     block.size--
     this.#inBlocks--
-    return true
+    return value
   }
 
   clear(): void {
@@ -122,4 +124,10 @@ export class IdMap<V extends object> {
       if (value !== undefined) this.#left.set(idAt(example, place), value)
     }
   }
+}
+
+function takeFrom<V>(map: Map<string, V>, id: string): V | undefined {
+  const value = map.get(id)
+  if (value !== undefined) map.delete(id)
+  return value
 }

@@ -365,7 +365,7 @@ export class LifecycleManager {
   #settleFuture(execution: Execution, ending: Extract<Ending, { outcome: 'success' | 'failed' }>): void {
     const { futures } = this.#context
     const { id, outcome, duration } = ending
-    const future = futures.find(id)
+    const future = futures.take(id)
     if (future === undefined) return
     const isSuccess = outcome === 'success'
     futures.settle(future, {

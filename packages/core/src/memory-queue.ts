@@ -294,7 +294,7 @@ export class MemoryQueue {
   forget(task: Task, now: number): void {
     const final = isFinal(task.where.state)
     task.where.leave(task)
-    this.tasks.delete(task.id)
+    this.tasks.take(task.id)
     if (!isGeneratedId(task.id)) this.tombstones.add(task.id, task.nonce, now)
     if (task.watch !== undefined && !final) tellWatchers(this.notices, task, now)
     const rare = task.rare
