@@ -104,6 +104,7 @@ export class EventBus<Events extends object> {
   /** Whether an event of the type would reach anybody. O(1), so ask before you make the event. */
   hears(type: EventName<Events>): boolean {
     const { all } = this.#emitter
+    if (all.size === 0) return false
     return (all.get(type)?.length ?? 0) > 0 || (all.get('*')?.length ?? 0) > 0
   }
 

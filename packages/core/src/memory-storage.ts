@@ -106,6 +106,7 @@ class MemoryQueues implements QueueFace {
   readonly #now: () => number
   readonly #notices: MemoryNotices
   readonly #tenants = new Map<string, Map<string, MemoryQueue>>()
+  #last: MemoryQueue | undefined
 
   constructor(now: () => number, notices: MemoryNotices) {
     this.#now = now
@@ -113,10 +114,14 @@ class MemoryQueues implements QueueFace {
   }
 
   of(ref: QueueRef): MemoryQueue {
+    // Most speak of one queue again and again.
+    const last = this.#last
+    if (last !== undefined && last.ref.queue === ref.queue && last.ref.tenant === ref.tenant) return last
     let queues = this.#tenants.get(ref.tenant)
     if (queues === undefined) this.#tenants.set(ref.tenant, (queues = new Map<string, MemoryQueue>()))
     let queue = queues.get(ref.queue)
     if (queue === undefined) queues.set(ref.queue, (queue = new MemoryQueue(ref, this.#notices)))
+    this.#last = queue
     return queue
   }
 

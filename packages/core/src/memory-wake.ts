@@ -22,6 +22,8 @@ export class WakeUps {
   #fresh = 0
   #kinds: string[] = []
   #headBefore = Infinity
+  /** The most urgent priority that became ready. */
+  #urgent = Infinity
   #sooner: string | undefined
 
   constructor(ref: QueueRef, ready: Line, notices: MemoryNotices) {
@@ -32,7 +34,11 @@ export class WakeUps {
 
   /** Called before the task enters ready. */
   noteReady(task: Task): void {
-    if (this.#fresh++ === 0) this.#headBefore = this.#headPriority()
+    const priority = priorityOf(task.score)
+    if (this.#fresh++ === 0) {
+      this.#headBefore = this.#headPriority()
+      this.#urgent = priority
+    } else if (priority < this.#urgent) this.#urgent = priority
     if (this.idle.size > 0 && !this.#kinds.includes(task.kind)) this.#kinds.push(task.kind)
   }
 
@@ -73,6 +79,8 @@ export class WakeUps {
     if (count === 0) return
     // As many for each kind: one session may not be able to take what another is waiting for.
     for (const kind of this.#kinds) this.wake(count, kind)
+    if (this.#urgent >= this.#headBefore) return
+    // It may have been claimed in this very step.
     const head = this.#headPriority()
     if (head < this.#headBefore) this.#notices.send(headChannel(this.#ref), String(head))
   }

@@ -76,7 +76,9 @@ function faithfulCopy(value: object, depth: number): object | undefined {
   if (prototype !== Object.prototype && prototype !== null && !isInstanceOfPlainClass(value)) return undefined
   if ('toJSON' in value) return undefined
   const fields: Record<string, unknown> = {}
-  for (const key of Object.keys(value)) {
+  // Half of what Object.keys takes, or Object.hasOwn here.
+  for (const key in value) {
+    if (!Object.prototype.hasOwnProperty.call(value, key)) continue
     const part: unknown = (value as Record<string, unknown>)[key]
     if (part === undefined) continue
     const copy = faithfulPart(part, depth + 1)

@@ -128,6 +128,8 @@ export class Session {
   #fence: Timer | undefined
   #sentMonotonic = 0
   #sentWall = 0
+  /** Monotonic ms at which the wall clock was asked last. */
+  #wallAskedAt = -Infinity
   #mismatches = 0
   #unsubscribe: (() => Promise<void>)[] = []
   #listening = false
@@ -158,8 +160,25 @@ export class Session {
 
   /** Whether handlers may not be called now, because others may hold the tasks. */
   get fenced(): boolean {
+    this.#wallAskedAt = -Infinity
+    return this.fencedAt(this.#clock.monotonic())
+  }
+
+  /**
+   * The same for one start after another: the wall clock, which only tells of a machine that slept, is asked once in
+   * a ms.
+   *
+   * @param now monotonic ms
+   */
+  fencedAt(now: number): boolean {
     if (this.#fenced || this.#state !== 'open') return true
-    if (this.#silenceByAnyClock < this.#options.ttl * FENCE) return false
+    const limit = this.#options.ttl * FENCE
+    if (now - this.#sentMonotonic < limit) {
+      if (now < this.#wallAskedAt + 1) return false
+      this.#wallAskedAt = now
+      // A sleeping machine may stop the one clock, and a step the other: whichever went further counts.
+      if (this.#clock.now() - this.#sentWall < limit) return false
+    }
     this.#raiseFence()
     return true
   }
@@ -172,11 +191,6 @@ export class Session {
   /** ms since the last answered renewal was sent. */
   get silence(): number {
     return this.#clock.monotonic() - this.#sentMonotonic
-  }
-
-  /** A sleeping machine may stop the one clock, and a step the other: whichever went further counts. */
-  get #silenceByAnyClock(): number {
-    return Math.max(this.silence, this.#clock.now() - this.#sentWall)
   }
 
   async start(): Promise<void> {
@@ -538,8 +552,7 @@ export class Session {
     this.#fence?.cancel()
     const left = this.#options.ttl * FENCE - this.silence
     this.#fence = this.#clock.after(left, () => {
-      if (this.#silenceByAnyClock >= this.#options.ttl * FENCE) this.#raiseFence()
-      else this.#armFence()
+      if (!this.fenced) this.#armFence()
     })
   }
 

@@ -68,7 +68,11 @@ export const MAX_PRIORITY = 1000
 export type TakenReason = 'cancelled' | 'revoked'
 
 const CALLER_ID = /^[A-Za-z0-9._:@/+=-]{1,128}$/
-const STORED_ID = /^[A-Za-z0-9._:@/+=~#-]{1,256}$/
+const STORED_CHARACTERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:@/+=~#-'
+const LONGEST_STORED = 256
+/** 1 for what may stand in an id, by its character code. */
+const STORABLE = new Uint8Array(128)
+for (const character of STORED_CHARACTERS) STORABLE[character.charCodeAt(0)] = 1
 const GENERATED_ID = /^[0-9A-Za-z]{9}-[0-9A-Za-z]{6}$/
 
 /** Checks an id that a caller chose. */
@@ -81,7 +85,11 @@ export function checkTaskId(id: unknown, option = 'id'): string {
 
 /** Whether a storage may accept the id: what callers may choose, and what the library composes with `~` and `#`. */
 export function isStorableId(id: string): boolean {
-  return STORED_ID.test(id)
+  const { length } = id
+  if (length === 0 || length > LONGEST_STORED) return false
+  // Every submit comes here, and an expression takes five times as long.
+  for (let i = 0; i < length; i++) if (STORABLE[id.charCodeAt(i)] !== 1) return false
+  return true
 }
 
 /** Whether the id has the form that {@link TaskIds} makes. Such ids leave no tombstone. */
