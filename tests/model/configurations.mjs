@@ -143,6 +143,52 @@ export const configurations = [
   },
   { name: 'levels-crash', bounds: { ...CIRCLES, levels: [0, 0, 1], suspensions: 3, crashes: 1, losses: 1 } },
 
+  // Features of one kind with those of another
+  {
+    name: 'suspicion-group',
+    bounds: { suspicion: true, group: [0, 1], groupFailures: 1, pauses: 1, losses: 1, lates: 1 },
+  },
+  {
+    name: 'suspicion-waiting',
+    bounds: {
+      suspicion: true,
+      held: [1],
+      suspendAfter: [[1]],
+      suspensions: 2,
+      timeouts: 1,
+      pauses: 1,
+      losses: 1,
+      lates: 1,
+    },
+  },
+  {
+    name: 'probation-group',
+    bounds: {
+      marks: true,
+      maxReclaims: 1,
+      suspicion: true,
+      group: [0, 1],
+      groupFailures: 1,
+      crashes: 1,
+      losses: 1,
+    },
+  },
+  {
+    name: 'spread-group',
+    bounds: {
+      tasks: 3,
+      after: [[], [0], [0]],
+      spread: true,
+      group: [1, 2],
+      groupCancels: 1,
+      failures: 1,
+      losses: 1,
+      lates: 1,
+    },
+  },
+  { name: 'levels-late', bounds: { ...CIRCLES, levels: [0, 0, 1], suspensions: 2, losses: 1, lates: 1 } },
+  { name: 'killer-late', bounds: { ...KILLER, maxReclaims: 1, apart: true, lates: 1 } },
+
   // Runs do end
   {
     name: 'endless-chain',

@@ -65,8 +65,8 @@ function readOptions(/** @type {string[]} */ args) {
 
 function positive(/** @type {string} */ option, /** @type {string} */ text) {
   const value = Number(text)
-  if (value > 0) return value
-  throw new UsageError(`--${option}: expected a number above 0, got "${text}"\n${usage}`)
+  if (Number.isInteger(value) && value > 0) return value
+  throw new UsageError(`--${option}: expected an integer above 0, got "${text}"\n${usage}`)
 }
 
 /** @returns {Job[]} */

@@ -737,7 +737,7 @@ active [NODES] proctype Node() {
              :: want != RESUME && (mustSpeak || mustBeat) -> want = NOTHING
           fi;
           if :: SUSPICION || want == RESUME -> renew = 1
-             :: want != RESUME && (mayClaim || mustSpeak) -> renew = 0
+             :: want != RESUME && (mustSpeak || (mayClaim && claiming(want))) -> renew = 0
           fi;
           if :: how = ANSWERED
              :: losses > 0 -> losses--; how = REQUEST_LOST

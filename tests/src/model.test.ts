@@ -77,7 +77,7 @@ describe('the model of the protocol', () => {
   it('names the option that is wrong, and names that nothing has', async () => {
     expect(await model('--jobs', 'many')).toMatchObject({
       code: 1,
-      stderr: expect.stringMatching(/^--jobs: expected a number above 0, got "many"/) as string,
+      stderr: expect.stringMatching(/^--jobs: expected an integer above 0, got "many"/) as string,
     })
     expect(await model('nothing-like-this')).toMatchObject({
       code: 1,
