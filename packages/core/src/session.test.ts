@@ -613,6 +613,31 @@ describe('what is claimed ahead', () => {
     expect(await producer.counts()).toMatchObject({ success: 5 })
   })
 
+  it('does not start after the machine slept, until the storage says that it is still held', async () => {
+    const { clock, storage, poolOf, producer } = world()
+    const started: number[] = []
+    const slow = gate()
+    const executor = (n: number): Promise<void> | undefined => (
+      started.push(n),
+      n === 0 ? slow.promise : undefined
+    )
+    const pool = poolOf({ concurrency: 1, executor })
+    await pool.start()
+    for (let n = 0; n < 3; n++) await producer.submit(n)
+    await clock.advanceAsync(10)
+    expect((await pool.health()).prefetched).toBe(2)
+    // Timers and the monotonic clock stood still with the machine.
+    storage.isDown = true
+    clock.step(60_000)
+    slow.open()
+    await clock.settle()
+    expect(started).toEqual([0])
+    storage.isDown = false
+    await clock.advanceAsync(1500)
+    expect(started).toEqual([0, 1, 2])
+    expect(answered(storage, 'session.resume')).toBe(1)
+  })
+
   it('goes back on a pause, and runs in its old order after it', async () => {
     const { clock, poolOf, producer } = world()
     const order: number[] = []

@@ -128,8 +128,6 @@ export class Session {
   #fence: Timer | undefined
   #sentMonotonic = 0
   #sentWall = 0
-  /** Monotonic ms at which the wall clock was asked last. */
-  #wallAskedAt = -Infinity
   #mismatches = 0
   #unsubscribe: (() => Promise<void>)[] = []
   #listening = false
@@ -160,25 +158,15 @@ export class Session {
 
   /** Whether handlers may not be called now, because others may hold the tasks. */
   get fenced(): boolean {
-    this.#wallAskedAt = -Infinity
     return this.fencedAt(this.#clock.monotonic())
   }
 
-  /**
-   * The same for one start after another: the wall clock, which only tells of a machine that slept, is asked once in
-   * a ms.
-   *
-   * @param now monotonic ms
-   */
+  /** The same when the monotonic time is known already, in ms. */
   fencedAt(now: number): boolean {
     if (this.#fenced || this.#state !== 'open') return true
     const limit = this.#options.ttl * FENCE
-    if (now - this.#sentMonotonic < limit) {
-      if (now < this.#wallAskedAt + 1) return false
-      this.#wallAskedAt = now
-      // A sleeping machine may stop the one clock, and a step the other: whichever went further counts.
-      if (this.#clock.now() - this.#sentWall < limit) return false
-    }
+    // A sleeping machine may stop the one clock, and a step the other: whichever went further counts.
+    if (now - this.#sentMonotonic < limit && this.#clock.now() - this.#sentWall < limit) return false
     this.#raiseFence()
     return true
   }
