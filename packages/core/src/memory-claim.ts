@@ -6,7 +6,7 @@ import { encodedSize, encodedSizeAtMost } from './codec.js'
 import type { Lease } from './memory-lease.js'
 import { laneOf, type MemoryQueue } from './memory-queue.js'
 import type { Line } from './memory-structures.js'
-import { isDoomed, scoreOf, type Task } from './memory-task.js'
+import { isDoomed, scoreOf, told, type Task } from './memory-task.js'
 import { claimedOf } from './memory-views.js'
 import type { Claimed, Encoded } from './storage.js'
 
@@ -42,11 +42,12 @@ export function claim(
     }
     const task = line.head() as Task
     if (task.score >= bound) break
-    if (!bytes.fit(task.payload, claimed) && claimed.length > 0) break
+    const payload = told(task.payload)
+    if (!bytes.fit(payload, claimed) && claimed.length > 0) break
     line.take(task)
     const waited = Math.max(0, now - task.since)
     lease.grant(task, claimed.length === 0 ? issue() : lease.token, now)
-    claimed.push(claimedOf(queue, task, waited))
+    claimed.push(claimedOf(queue, task, payload, waited))
   }
   // Among the idle only when there is nothing left for it: what a bound kept back would not wait for a wake-up.
   if (isShort && !search.isExhausted) queue.wakeUps.idle.add(lease)

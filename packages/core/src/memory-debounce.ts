@@ -4,7 +4,7 @@
  */
 import type { MemoryQueue } from './memory-queue.js'
 import { Line } from './memory-structures.js'
-import { keep, rareOf, rescore, type Task, type Window } from './memory-task.js'
+import { keep, rareOf, type Task, type Window } from './memory-task.js'
 import { WATCH_MS, watch } from './memory-watch.js'
 import type { Absorbed, NewTask } from './storage.js'
 
@@ -64,7 +64,7 @@ function replace(queue: MemoryQueue, known: Task, task: NewTask, now: number): v
   known.payload = keep(task.payload)
   known.codec = task.codec
   known.options = task.options
-  known.score = rescore(known.score, task.priority)
+  known.priority = task.priority
   known.attempts = 0
   known.duration = undefined
   rare.reclaims = 0

@@ -164,7 +164,6 @@ function meet(queue: MemoryQueue, known: Task, task: NewTask, now: number): Enqu
 }
 
 function accept(queue: MemoryQueue, given: NewTask, now: number): void {
-  const score = queue.nextScore(given.priority)
   const task = new Task(
     given.id,
     given.kind,
@@ -172,7 +171,8 @@ function accept(queue: MemoryQueue, given: NewTask, now: number): void {
     given.codec,
     given.options,
     given.nonce,
-    score,
+    given.priority,
+    queue.nextSequence(),
     now,
   )
   queue.tasks.set(task.id, task)

@@ -18,7 +18,7 @@ import { Lease } from './memory-lease.js'
 import type { MemoryNotices } from './memory-notices.js'
 import { History, Tombstones } from './memory-retention.js'
 import { Chain, Done, Due, Line, Order, hasDependents } from './memory-structures.js'
-import { isDoomed, priorityOf, rareOf, scoreOf, type Group, type Rare, type Task } from './memory-task.js'
+import { isDoomed, rareOf, type Group, type Rare, type Task } from './memory-task.js'
 import { WakeUps } from './memory-wake.js'
 import { tellWatchers } from './memory-watch.js'
 import type { Dependencies, QueueRef, Retention } from './storage.js'
@@ -107,12 +107,12 @@ export class MemoryQueue {
 
   /** A place at the end of its priority. */
   renumber(task: Task): void {
-    task.score = this.nextScore(priorityOf(task.score))
+    task.sequence = this.nextSequence()
   }
 
-  /** The score of a new task. */
-  nextScore(priority: number): number {
-    return scoreOf(priority, ++this.#sequence)
+  /** The age of a new task. */
+  nextSequence(): number {
+    return ++this.#sequence
   }
 
   /** Puts a task that nothing blocks (any more) where it belongs. Its delay starts now. */
@@ -192,15 +192,15 @@ export class MemoryQueue {
     this.deadlines.dropped()
   }
 
-  /** Gives a waiting task another place in line, wherever it waits. */
-  rescore(task: Task, score: number, now: number): void {
+  /** Gives a waiting task the place of its age within another priority, wherever it waits. */
+  reprioritize(task: Task, priority: number, now: number): void {
     const { where, since } = task
     if (!(where instanceof Line)) {
-      task.score = score
+      task.priority = priority
       return
     }
     where.leave(task)
-    task.score = score
+    task.priority = priority
     if (where === this.ready) this.toReady(task, now)
     else this.lane(where.lane as string).enter(task)
     if (task.where.state === 'pending') task.since = since
@@ -217,7 +217,7 @@ export class MemoryQueue {
     task.where.leave(task)
     task.token = token
     task.since = now
-    task.score = scoreOf(priorityOf(task.score), ++this.#ends)
+    task.sequence = ++this.#ends
     const done = this.done[state]
     done.enter(task)
     this.history.count(state, now)
@@ -226,7 +226,7 @@ export class MemoryQueue {
     if (rare !== undefined) {
       this.#close(task, rare)
       if (rare.dependents !== undefined && rare.dependents.size > 0) {
-        this.#cascades.push({ parent: task, end: task.score, state, rest: rare.dependents.values() })
+        this.#cascades.push({ parent: task, end: task.sequence, state, rest: rare.dependents.values() })
       }
     }
     this.#ended = true
@@ -388,7 +388,7 @@ export class MemoryQueue {
       if (cascade === undefined) break
       const { parent, state } = cascade
       // A parent that was retried meanwhile ends again, and then tells those that still wait.
-      const isOver = parent.where !== this.done[state] || parent.score !== cascade.end
+      const isOver = parent.where !== this.done[state] || parent.sequence !== cascade.end
       const next = isOver ? undefined : cascade.rest.next()
       if (next === undefined || next.done === true) this.#cascades.shift()
       else {

@@ -1,6 +1,6 @@
 /** Records and locks of the memory storage. */
 import { PriorityQueue } from './priority-queue.js'
-import { keep } from './memory-task.js'
+import { keepBytes } from './memory-task.js'
 import type { Encoded, LocksFace, PutOptions, RecordQuery, RecordsFace, StoredRecord } from './storage.js'
 
 const MAX_PAGE = 500
@@ -76,7 +76,7 @@ export class MemoryRecords implements RecordsFace {
     records.prune(now)
     records.set({
       key,
-      value: keep(value),
+      value: keepBytes(value),
       version: version + 1,
       labels: [...(options.labels ?? [])],
       dueAt: options.dueAt ?? (options.dueIn === undefined ? undefined : now + options.dueIn),

@@ -11,7 +11,7 @@ import type { MemoryQueue } from './memory-queue.js'
 import type { MemoryRecords } from './memory-records.js'
 import { DAY_MS } from './memory-retention.js'
 import { settle } from './memory-settle.js'
-import { keep, priorityOf, rareOf, type Task } from './memory-task.js'
+import { keep, rareOf, told, type Task } from './memory-task.js'
 import { claimedOf, settledTokenOf } from './memory-views.js'
 import { PriorityQueue } from './priority-queue.js'
 import {
@@ -234,7 +234,7 @@ export class MemorySessions implements SessionFace {
       takenSeq: session.takenSeq,
       held: session.size,
       nextDueIn: nextTime === Infinity ? undefined : Math.max(0, nextTime - now),
-      head: head && priorityOf(head.score),
+      head: head?.priority,
       paused: queue.paused,
     }
   }
@@ -353,7 +353,7 @@ function takeBack(
 function entriesAfter(session: Session, token: number): WorkReply['claimed'] {
   const entries: WorkReply['claimed'][number][] = []
   for (let task = session.newest; task !== undefined && task.token > token; task = task.prev) {
-    entries.push(claimedOf(session.queue, task, 0))
+    entries.push(claimedOf(session.queue, task, told(task.payload), 0))
   }
   return entries.reverse()
 }

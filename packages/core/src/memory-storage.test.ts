@@ -4,7 +4,7 @@ import { runInNewContext } from 'node:vm'
 import { describe, expect, it } from 'vitest'
 import { memoryStorage } from './memory-storage.js'
 import { Due, Line } from './memory-structures.js'
-import { Task, rareOf, scoreOf } from './memory-task.js'
+import { Task, rareOf } from './memory-task.js'
 import {
   finalChannel,
   wakeChannel,
@@ -50,7 +50,7 @@ const request = (session: string, more: Partial<WorkRequest> = {}): WorkRequest 
 })
 
 const bareTask = (sequence: number): Task =>
-  new Task(`t${sequence}`, '', '', '', undefined, undefined, scoreOf(2, sequence), 0)
+  new Task(`t${sequence}`, '', '', '', undefined, undefined, 2, sequence, 0)
 
 describe('memory per task', () => {
   it('spends some 300 bytes on a waiting task beyond its payload, its id included', async () => {
@@ -101,7 +101,7 @@ describe('orders with tasks that left', () => {
     line.enter(task)
     for (let i = 0; i < 10_000; i++) {
       line.leave(task)
-      task.score = scoreOf(i % 2 === 0 ? 1 : 2, 1)
+      task.priority = i % 2 === 0 ? 1 : 2
       line.enter(task)
     }
     expect(line.size).toBe(1)

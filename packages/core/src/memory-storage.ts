@@ -14,7 +14,7 @@ import { MemoryNotices } from './memory-notices.js'
 import { MemoryQueue } from './memory-queue.js'
 import { MemoryLocks, MemoryRecords } from './memory-records.js'
 import { MemorySessions } from './memory-session.js'
-import { keep, rescore, type Task } from './memory-task.js'
+import { keep, type Task } from './memory-task.js'
 import { countsOf, errorGroups, finalRecordOf, listTasks, recordOf } from './memory-views.js'
 import { keepForReading, watch } from './memory-watch.js'
 import type {
@@ -221,7 +221,7 @@ class MemoryQueues implements QueueFace {
       throw optionError('priority', `an integer from 0 to ${MAX_PRIORITY}`, priority)
     }
     return this.#each(ref, 'reprioritize', ids, (queue, task, now) => {
-      queue.rescore(task, rescore(task.score, priority), now)
+      queue.reprioritize(task, priority, now)
       return 'done'
     })
   }

@@ -4,6 +4,7 @@
  * Nothing here says in which state a task is: {@link Task.where} names the structure that holds it, and the
  * structure is the state. So a task cannot be in two, and no state can disagree with its structure.
  */
+import { PlainValue } from './plain-value.js'
 import type { Dependencies, Encoded } from './storage.js'
 import type { TaskState } from './task.js'
 
@@ -23,18 +24,15 @@ const BAND = 2 ** 43
 
 /** The place in line: by priority, first in first out within one. Unique among the unfinished tasks of a queue. */
 export const scoreOf = (priority: number, sequence: number): number => priority * BAND + sequence
-export const priorityOf = (score: number): number => Math.floor(score / BAND)
-/** The place of the same age within another priority. */
-export const rescore = (score: number, priority: number): number => scoreOf(priority, score % BAND)
 
 /**
- * About 190 bytes, one number and one entry of a map and of an order. The fields are all defined before the
- * constructor sets them: V8 then lets the tasks of a batch share one number for their times (measured: 32 bytes less).
+ * About 200 bytes, one number for its times and one entry of a map and of an order. The fields are all defined before
+ * the constructor sets them: V8 then lets the tasks of a batch share that number (measured: 32 bytes less).
  */
 export class Task {
   readonly id: string
   readonly kind: string
-  payload: Encoded
+  payload: Kept
   codec: string
   options: string | undefined
   nonce: string | undefined
@@ -42,8 +40,9 @@ export class Task {
   where: Structure = NOWHERE
   /** When it entered `where`. A lane counts as one with ready: being put aside changes nothing for the task. */
   since: number
-  /** Its place in line. Once final: its priority, with the number of its end in place of the sequence. */
-  score: number
+  priority: number
+  /** Its age within its priority. Once final: the number of its end. */
+  sequence: number
   /** Neighbours within a {@link Chain}. */
   prev: Task | undefined = undefined
   next: Task | undefined = undefined
@@ -53,7 +52,7 @@ export class Task {
   settledToken = 0
   started = false
   attempts = 0
-  result: Encoded | undefined = undefined
+  result: Kept | undefined = undefined
   resultCodec: string | undefined = undefined
   duration: number | undefined = undefined
   watch: Watch | undefined = undefined
@@ -62,11 +61,12 @@ export class Task {
   constructor(
     id: string,
     kind: string,
-    payload: Encoded,
+    payload: Kept,
     codec: string,
     options: string | undefined,
     nonce: string | undefined,
-    score: number,
+    priority: number,
+    sequence: number,
     now: number,
   ) {
     this.id = id
@@ -75,9 +75,15 @@ export class Task {
     this.codec = codec
     this.options = options
     this.nonce = nonce
-    this.score = score
+    this.priority = priority
+    this.sequence = sequence
     this.createdAt = now
     this.since = now
+  }
+
+  /** Its place in line. */
+  get score(): number {
+    return scoreOf(this.priority, this.sequence)
   }
 }
 
@@ -124,8 +130,8 @@ export class Rare {
   reason: string | undefined = undefined
   message: string | undefined = undefined
   window: Window | undefined = undefined
-  progress: Encoded | undefined = undefined
-  checkpoint: Encoded | undefined = undefined
+  progress: Kept | undefined = undefined
+  checkpoint: Kept | undefined = undefined
   logs: string[] | undefined = undefined
 }
 
@@ -154,4 +160,25 @@ export const isDoomed = (rare: Rare): boolean =>
   rare.group !== undefined && rare.group.cancelled && !rare.exempt
 
 /** Bytes that the storage may keep: a caller's array may change, or be a slice of something large. */
-export const keep = (value: Encoded): Encoded => (value instanceof Uint8Array ? new Uint8Array(value) : value)
+export const keepBytes = (value: Encoded): Encoded =>
+  value instanceof Uint8Array ? new Uint8Array(value) : value
+
+/**
+ * An encoded value as it is kept: text and bytes as they are, and of a {@link PlainValue} what is in it, so that the
+ * wrapping does not have to live as long as the task does. A text that stands for itself keeps it.
+ */
+export type Kept = string | number | boolean | object | null
+
+export function keep(value: Encoded): Kept {
+  const given: Kept = value
+  if (!(given instanceof PlainValue)) return keepBytes(value)
+  return typeof given.value === 'string' ? given : (given.value as Kept)
+}
+
+/** What was kept, as it was given. */
+export function told(kept: Kept): Encoded
+export function told(kept: Kept | undefined): Encoded | undefined
+export function told(kept: Kept | undefined): Encoded | undefined {
+  if (kept === undefined || typeof kept === 'string' || kept instanceof Uint8Array) return kept
+  return (kept instanceof PlainValue ? kept : new PlainValue(kept)) as unknown as Encoded
+}

@@ -3,9 +3,10 @@ import { encodedSize } from './codec.js'
 import { Lease } from './memory-lease.js'
 import type { MemoryQueue } from './memory-queue.js'
 import { Line } from './memory-structures.js'
-import { priorityOf, type Task } from './memory-task.js'
+import { told, type Task } from './memory-task.js'
 import type {
   Claimed,
+  Encoded,
   ErrorGroup,
   FinalRecord,
   ListQuery,
@@ -27,8 +28,8 @@ export function recordOf(task: Task): TaskRecord {
     id: task.id,
     kind: task.kind,
     state,
-    priority: priorityOf(task.score),
-    payload: task.payload,
+    priority: task.priority,
+    payload: told(task.payload),
     codec: task.codec,
     options: task.options,
     createdAt: task.createdAt,
@@ -47,14 +48,14 @@ export function recordOf(task: Task): TaskRecord {
     group:
       rare?.group === undefined ? undefined : { id: rare.group.id, ...(rare.exempt && { exempt: true }) },
     lane: where instanceof Line ? where.lane : undefined,
-    result: task.result,
+    result: told(task.result),
     resultCodec: task.resultCodec,
     error: rare?.error,
     reason: rare?.reason,
     message: rare?.message,
     duration: task.duration,
-    progress: rare?.progress,
-    checkpoint: rare?.checkpoint,
+    progress: told(rare?.progress),
+    checkpoint: told(rare?.checkpoint),
     logs: rare?.logs === undefined ? undefined : [...rare.logs],
   }
 }
@@ -63,7 +64,7 @@ export function finalRecordOf(task: Task): FinalRecord {
   return {
     id: task.id,
     state: task.where.state as FinalState,
-    result: task.result,
+    result: told(task.result),
     resultCodec: task.resultCodec,
     error: task.rare?.error,
     reason: task.rare?.reason,
@@ -77,22 +78,25 @@ export function finalRecordOf(task: Task): FinalRecord {
 export const settledTokenOf = (task: Task): number =>
   isFinal(task.where.state) ? task.token : task.settledToken
 
-/** @param waited ms from when it was ready to its claim */
-export function claimedOf(queue: MemoryQueue, task: Task, waited: number): Claimed {
+/**
+ * @param payload the task's
+ * @param waited ms from when it was ready to its claim
+ */
+export function claimedOf(queue: MemoryQueue, task: Task, payload: Encoded, waited: number): Claimed {
   const rare = task.rare
   return {
     id: task.id,
     token: task.token,
     kind: task.kind,
-    payload: task.payload,
+    payload,
     codec: task.codec,
     options: task.options,
-    priority: priorityOf(task.score),
+    priority: task.priority,
     attempts: task.attempts,
     reclaims: rare === undefined ? 0 : rare.reclaims,
     probation: rare !== undefined && rare.probation,
     waited,
-    checkpoint: rare === undefined ? undefined : rare.checkpoint,
+    checkpoint: rare === undefined ? undefined : told(rare.checkpoint),
     parents: rare?.after === undefined ? undefined : parentsOf(queue, rare.after.ids),
     timedOut: rare?.timedOut === true ? true : undefined,
   }
@@ -146,7 +150,8 @@ export function listTasks(queue: MemoryQueue, query: ListQuery): TaskPage {
   let bytes = 0
   let cursor: string | undefined
   for (const { task, place } of page.entries()) {
-    bytes += encodedSize(task.payload) + (task.result === undefined ? 0 : encodedSize(task.result))
+    const result = told(task.result)
+    bytes += encodedSize(told(task.payload)) + (result === undefined ? 0 : encodedSize(result))
     if (tasks.length === limit || (tasks.length > 0 && bytes > (query.bytes ?? PAGE_BYTES))) {
       return { tasks, cursor }
     }
@@ -162,11 +167,8 @@ type Place = readonly [number, number]
 function placeOf(task: Task, state: TaskState): Place {
   if (state === 'scheduled') return [task.rare?.dueAt ?? 0, task.score]
   if (state === 'running') return [task.since, task.score]
-  return [isFinal(state) ? -endOf(task) : task.score, 0]
+  return [isFinal(state) ? -task.sequence : task.score, 0]
 }
-
-/** The number of a final task's end. */
-const endOf = (task: Task): number => task.score % 2 ** 43
 
 function tasksIn(queue: MemoryQueue, state: TaskState): Iterable<Task> {
   if (state === 'running') return chained([...queue.leases].map((lease) => lease.oldest))

@@ -5,7 +5,7 @@
 import type { Lease } from './memory-lease.js'
 import type { MemoryNotices } from './memory-notices.js'
 import type { Line } from './memory-structures.js'
-import { priorityOf, type Task } from './memory-task.js'
+import type { Task } from './memory-task.js'
 import { headChannel, wakeChannel, type QueueRef } from './storage.js'
 
 /** Sessions that one step wakes for a kind. */
@@ -34,7 +34,7 @@ export class WakeUps {
 
   /** Called before the task enters ready. */
   noteReady(task: Task): void {
-    const priority = priorityOf(task.score)
+    const { priority } = task
     if (this.#fresh++ === 0) {
       this.#headBefore = this.#headPriority()
       this.#urgent = priority
@@ -86,7 +86,6 @@ export class WakeUps {
   }
 
   #headPriority(): number {
-    const head = this.#ready.head()
-    return head === undefined ? Infinity : priorityOf(head.score)
+    return this.#ready.head()?.priority ?? Infinity
   }
 }

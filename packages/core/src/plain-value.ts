@@ -14,30 +14,24 @@ export class PlainValue {
   /** A copy of the value, or `undefined` when JSON may make something else of it. */
   static of(value: unknown): PlainValue | undefined {
     taken.bytes = 0
-    taken.objects = 0
     const copy = faithfulPart(value, 0)
-    return copy === undefined ? undefined : new PlainValue(copy, taken.bytes, taken.objects < 2)
+    return copy === undefined ? undefined : new PlainValue(copy, taken.bytes)
   }
 
   /** Of this copy alone, and never changed. */
   readonly value: unknown
   /** Bytes that its JSON takes at most. */
   readonly atMost: number
-  /** Whether no object is in it but itself. */
-  readonly isFlat: boolean
 
-  constructor(value: unknown, atMost: number, isFlat: boolean) {
+  /** @param value a copy that {@link PlainValue.of} made */
+  constructor(value: unknown, atMost: number = mostBytes(value)) {
     this.value = value
     this.atMost = atMost
-    this.isFlat = isFlat
   }
 
   /** Another copy, which may be changed. */
   copy(): unknown {
-    const { value, isFlat } = this
-    if (typeof value !== 'object' || value === null) return value
-    // Of all ways the fastest: the shape is taken over whole.
-    return isFlat && !Array.isArray(value) ? { ...value } : copyOf(value)
+    return partOf(this.value)
   }
 
   /** Its JSON. */
@@ -56,11 +50,10 @@ const PER_CHARACTER = 6
 const PER_VALUE = 32
 
 /** Of the value that is being copied. */
-const taken = { bytes: 0, objects: 0 }
+const taken = { bytes: 0 }
 
 function faithfulCopy(value: object, depth: number): object | undefined {
   if (depth >= MAX_DEPTH) return undefined
-  taken.objects++
   taken.bytes += PER_VALUE
   if (Array.isArray(value)) {
     if ((value as { toJSON?: unknown }).toJSON !== undefined) return undefined
@@ -115,13 +108,31 @@ function faithfulPart(value: unknown, depth: number): unknown {
 /** @param value a faithful copy */
 function copyOf(value: object): object {
   if (Array.isArray(value)) return value.map(partOf)
-  const fields: Record<string, unknown> = {}
-  for (const key of Object.keys(value)) fields[key] = partOf((value as Record<string, unknown>)[key])
+  // Of all ways the fastest: the shape is taken over whole.
+  const fields: Record<string, unknown> = { ...value }
+  for (const key in fields) {
+    const part = fields[key]
+    if (typeof part === 'object' && part !== null && Object.hasOwn(fields, key)) fields[key] = copyOf(part)
+  }
   return fields
 }
 
 function partOf(value: unknown): unknown {
   return typeof value === 'object' && value !== null ? copyOf(value) : value
+}
+
+/** Bytes that the JSON of a faithful copy takes at most. */
+function mostBytes(value: unknown): number {
+  if (typeof value === 'string') return value.length * PER_CHARACTER + PER_VALUE
+  if (typeof value !== 'object' || value === null) return PER_VALUE
+  let bytes = PER_VALUE
+  if (Array.isArray(value)) {
+    for (const item of value) bytes += mostBytes(item)
+    return bytes
+  }
+  for (const key in value)
+    bytes += key.length * PER_CHARACTER + mostBytes((value as Record<string, unknown>)[key])
+  return bytes
 }
 
 /**
