@@ -17,7 +17,7 @@ import type { PoolEvents } from './pool-events.js'
 import type { StatsRecorder } from './pool-stats.js'
 import { Prefetch } from './prefetch.js'
 import { QueueScheduler } from './queue-scheduler.js'
-import { Session } from './session.js'
+import { Session, type Demand } from './session.js'
 import type { Encoded, Mark, QueueRef, Report, Storage } from './storage.js'
 import { TimeWheel } from './time-wheel.js'
 import type { WorkerPoolHost, Workers } from './worker-pool.js'
@@ -89,6 +89,7 @@ export class Consumer {
   #telling: Promise<void> = Promise.resolve()
   readonly #speaksOfLoad: boolean
   #pausedByCaller = false
+  #hasBegun = false
   #stopped: Stopped | undefined
   /** Attempts that were aborted at the end and went back. */
   #handedBack = 0
@@ -169,7 +170,7 @@ export class Consumer {
         watcher: context.watcher,
       },
       {
-        demand: () => this.#scheduler.demand(),
+        demand: () => (this.#hasBegun ? this.#scheduler.demand() : NOTHING),
         claimed: (entries) => {
           this.#inTrouble = false
           if (entries.length > 0) lifecycle.roomMade()
@@ -183,8 +184,9 @@ export class Consumer {
         taken: (entries) => {
           this.#scheduler.taken(entries)
           for (const { id, token, reason } of entries) {
-            if (!this.#workers.take(id, token, reason)) continue
-            this.#scheduler.ended(id)
+            const execution = this.#workers.find(id)
+            if (execution === undefined || !this.#workers.take(id, token, reason)) continue
+            this.#scheduler.ended(execution.claimed)
             if (reason === 'cancelled' && events.hears('task.cancelled')) {
               events.emit('task.cancelled', { id, reason: undefined })
             }
@@ -248,16 +250,23 @@ export class Consumer {
     return this.#load?.overload
   }
 
-  async start(): Promise<void> {
+  /** Opens the session. Nothing is claimed before {@link begin}. */
+  async open(): Promise<void> {
     await this.#session.start()
-    this.#load?.start()
+  }
+
+  /** Begins to claim, once the session is open. */
+  begin(): void {
+    this.#hasBegun = true
+    if (this.#stopped === undefined) this.#load?.start()
+    this.#session.force()
   }
 
   /** This process cancelled the task: aborts its attempt, if it runs here, without waiting for the notice. */
   cancelled(id: string): void {
     const execution = this.#workers.find(id)
     if (execution !== undefined && this.#workers.take(id, execution.token, 'cancelled'))
-      this.#scheduler.ended(id)
+      this.#scheduler.ended(execution.claimed)
     this.#session.force()
   }
 
@@ -367,7 +376,7 @@ export class Consumer {
 
   #unbegun(execution: Execution): void {
     this.#reporting.delete(execution)
-    this.#scheduler.ended(execution.id)
+    this.#scheduler.ended(execution.claimed)
   }
 
   /** @returns whether nothing runs any more */
@@ -385,9 +394,7 @@ export class Consumer {
 
   #ended(execution: Execution, prefetch: Prefetch, now: number): void {
     prefetch.ran(now - execution.startedAt)
-    // An older attempt of a task that was lost and claimed again here says nothing of the one that runs now.
-    if (this.#scheduler.soloRuns === execution.id && this.#workers.find(execution.id) === undefined)
-      this.#scheduler.ended(execution.id)
+    this.#scheduler.ended(execution.claimed)
     // What it said last goes along with its settlement, for afterwards the storage would refuse it.
     if (execution.progressed !== undefined || execution.lines !== undefined) this.#reportsDue = true
   }
@@ -473,6 +480,7 @@ export class Consumer {
 }
 
 const NO_REPORTS: Report[] = []
+const NOTHING: Demand = { want: 0 }
 
 function lostError({ id }: Execution): NeoTaskError {
   return new NeoTaskError('LEASE_LOST', `this attempt does not hold task ${id} any more`, { taskId: id })

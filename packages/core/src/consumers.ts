@@ -10,9 +10,17 @@ import { WorkerPool } from './worker-pool.js'
 export class Consumers {
   readonly #context: ConsumerContext
   #consumers: Consumer[] = []
+  #hasBegun = false
+  #pausedHere = false
+  #stopped = false
 
   constructor(context: ConsumerContext) {
     this.#context = context
+  }
+
+  /** Whether they consume, or have done. */
+  get hasBegun(): boolean {
+    return this.#hasBegun
   }
 
   get running(): number {
@@ -36,7 +44,7 @@ export class Consumers {
     return this.#consumers[0]?.overload
   }
 
-  /** Rejects when one of them does not start; then none runs. */
+  /** None claims before all have a session. Rejects when one of them gets none. */
   async start(): Promise<void> {
     const { kinds, options } = this.#context
     const { concurrency, threads, logger } = options
@@ -61,14 +69,18 @@ export class Consumers {
         workers: (host) => new ThreadPool(size, host, threads, logger),
       })
     }
-    const consumers = parts.map((part) => new Consumer(this.#context, part))
-    const starts = await Promise.allSettled(consumers.map((consumer) => consumer.start()))
-    const failed = starts.find((start) => start.status === 'rejected')
-    this.#consumers = consumers
-    if (failed === undefined) return
-    await this.finish(0)
-    await this.end().catch(() => {})
-    throw failed.reason
+    this.#consumers = parts.map((part) => new Consumer(this.#context, part))
+    // What was asked for while there were none.
+    if (this.#pausedHere) this.pauseHere(true)
+    if (this.#stopped) this.stop()
+    const opened = await Promise.allSettled(this.#consumers.map((consumer) => consumer.open()))
+    const failed = opened.find((each) => each.status === 'rejected')
+    if (failed !== undefined) {
+      await this.end().catch(() => {})
+      throw failed.reason
+    }
+    this.#hasBegun = true
+    for (const consumer of this.#consumers) consumer.begin()
   }
 
   /** This process cancelled the task. */
@@ -82,11 +94,13 @@ export class Consumers {
   }
 
   pauseHere(paused: boolean): void {
+    this.#pausedHere = paused
     for (const consumer of this.#consumers) consumer.pauseHere(paused)
   }
 
   /** Claims and starts nothing more, and gives back what has not started. Safe to call twice. */
   stop(): void {
+    this.#stopped = true
     for (const consumer of this.#consumers) consumer.stop()
   }
 

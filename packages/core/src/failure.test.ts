@@ -13,6 +13,16 @@ describe('storeFailure', () => {
         throw new Error('no')
       },
     })
+    const revoked = Proxy.revocable({}, {})
+    revoked.revoke()
+    const throwing = new Proxy(
+      {},
+      {
+        get: () => {
+          throw new Error('no')
+        },
+      },
+    )
     const thrown = [
       undefined,
       null,
@@ -22,6 +32,9 @@ describe('storeFailure', () => {
       circular,
       selfCaused,
       hostile,
+      revoked.proxy,
+      throwing,
+      new Error('caused', { cause: revoked.proxy }),
       Object.freeze(new Error('f')),
     ]
     const messages = thrown.map((error) => {

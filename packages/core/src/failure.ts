@@ -16,6 +16,18 @@ export interface Failure {
   cause?: Failure
 }
 
+/** What was thrown, or an error in its place where not even its class can be asked for, as with a revoked proxy. */
+export function approachable(thrown: unknown): unknown {
+  if (thrown === null || typeof thrown !== 'object') return thrown
+  try {
+    // As `instanceof` goes.
+    for (let object: unknown = thrown; object !== null; object = Object.getPrototypeOf(object));
+    return thrown
+  } catch (cause) {
+    return new Error(UNAPPROACHABLE, { cause })
+  }
+}
+
 /** A stored error, made into one again; `cause` is likewise. */
 export class StoredError extends Error {
   override readonly name: string
@@ -35,9 +47,10 @@ export class StoredError extends Error {
 const MESSAGE_LIMIT = 2000
 const STACK_LIMIT = 4000
 const CAUSES = 5
+const UNAPPROACHABLE = 'the handler threw what cannot be looked at'
 
 export function storeFailure(error: unknown): Failure {
-  return describe(error, CAUSES, new Set())
+  return describe(approachable(error), CAUSES, new Set())
 }
 
 function describe(error: unknown, causes: number, seen: Set<unknown>): Failure {
@@ -52,7 +65,8 @@ function describe(error: unknown, causes: number, seen: Set<unknown>): Failure {
   const stack = read(error, 'stack')
   if (stack !== undefined) failure.stack = cut(stack, STACK_LIMIT)
   const cause = readAny(error, 'cause')
-  if (cause !== undefined && causes > 0 && !seen.has(cause)) failure.cause = describe(cause, causes - 1, seen)
+  if (cause !== undefined && causes > 0 && !seen.has(cause))
+    failure.cause = describe(approachable(cause), causes - 1, seen)
   return failure
 }
 
@@ -79,7 +93,11 @@ function textOf(value: unknown): string {
   } catch {
     // A cycle, a BigInt, or a toJSON that throws: its type is said instead.
   }
-  return Object.prototype.toString.call(value)
+  try {
+    return Object.prototype.toString.call(value)
+  } catch {
+    return UNAPPROACHABLE
+  }
 }
 
 function cut(text: string, limit: number): string {

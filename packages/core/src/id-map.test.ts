@@ -47,6 +47,16 @@ describe('IdMap', () => {
     )
   })
 
+  it('fills no array up for ids that only look like generated ones', () => {
+    const map = new IdMap<object>()
+    const value = {}
+    const chosen = Array.from({ length: 200 }, (_, n) => `customer${n % 10}-${String(n).padStart(6, '0')}`)
+    for (const id of chosen) map.set(id, value)
+    expect(map.blocks).toBe(0)
+    expect(chosen.every((id) => map.take(id) === value)).toBe(true)
+    expect(map.size).toBe(0)
+  })
+
   it('keeps no array for the few that are left of many', () => {
     const ids = new TaskIds()
     const map = new IdMap<object>()

@@ -8,6 +8,8 @@ import { blockOf, idAt, isInBlockOf, placeOf } from './task.js'
 
 /** A block with fewer values than this share of its places is given up. */
 const SPARSE = 1 / 16
+/** Places that an array may be filled up by for one value. */
+const GAP = 64
 
 interface Block<V> {
   /** An id of the block. */
@@ -20,7 +22,7 @@ export class IdMap<V extends object> {
   readonly #blocks = new Map<string, Block<V>>()
   /** The block that was used last. It is kept while it is empty, for more may come. */
   #last: Block<V> | undefined
-  /** Values of blocks that were given up. */
+  /** Values of blocks that were given up, and of places far from others. */
   readonly #left = new Map<string, V>()
   /** Values of ids that tell no place. */
   readonly #others = new Map<string, V>()
@@ -52,7 +54,13 @@ export class IdMap<V extends object> {
       this.#others.set(id, value)
       return
     }
-    const block = this.#find(id) ?? this.#add(id)
+    const known = this.#find(id)
+    // Who chooses such an id makes no block of it, and an array is not filled up for one value.
+    if (place > (known?.values.length ?? 0) + GAP) {
+      this.#left.set(id, value)
+      return
+    }
+    const block = known ?? this.#add(id)
     const { values } = block
     while (values.length < place) values.push(undefined)
     if (values[place] === undefined) {

@@ -18,7 +18,7 @@ import {
 } from './errors.js'
 import type { EventBus } from './event-bus.js'
 import type { Execution } from './execution.js'
-import { fingerprint, StoredError, storeFailure, type Failure } from './failure.js'
+import { approachable, fingerprint, StoredError, storeFailure, type Failure } from './failure.js'
 import type { Future, FutureManager } from './future-manager.js'
 import { storedOptions, type Kinds } from './kinds.js'
 import type { ResolvedOptions, ResolvedSubmit } from './options.js'
@@ -146,8 +146,8 @@ export class LifecycleManager {
   /** Stores the task; its `answer` is called when the storage has answered, which may be now. */
   submit(task: Submission): void {
     const { storage, ref } = this.#context
-    // Whoever waits for room was there first.
-    if (this.#roomWaiters.length > 0) this.#waitForRoom(task)
+    // Whoever waits for room, or tries whether there is some, was there first.
+    if (this.#roomWaiters.length > 0 || this.#lookingForRoom) this.#waitForRoom(task)
     else if (storage.queue.enqueueNow === undefined) this.#submits.push(task, this.#answered, this.#failed)
     else this.#answered(storage.queue.enqueueNow(ref, task, this.#limits), task)
   }
@@ -279,7 +279,8 @@ export class LifecycleManager {
   }
 
   /** The handler threw, its attempt took too long, or its data could not be read. */
-  failed(execution: Execution, error: unknown, session: Session, now: number): void {
+  failed(execution: Execution, thrown: unknown, session: Session, now: number): void {
+    const error = approachable(thrown)
     const duration = this.#measure(execution, now)
     const { id, token } = execution.claimed
     if (execution.aborted === 'lease-lost' || execution.aborted === 'shutdown') {

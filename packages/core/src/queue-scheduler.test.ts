@@ -12,7 +12,7 @@ interface Bench {
   released: string[]
   /** Start marks asked for. */
   marks: number
-  running: Set<string>
+  running: Map<string, Claimed>
   fenced: boolean
   clock: ManualClock
   end(id: string): void
@@ -24,9 +24,9 @@ function bench(concurrency: number, prefetch: number): Bench {
     clock,
     free: () => concurrency - it.running.size,
     fenced: () => it.fenced,
-    run: ({ id }) => {
-      it.started.push(id)
-      it.running.add(id)
+    run: (task) => {
+      it.started.push(task.id)
+      it.running.set(task.id, task)
     },
     release: ({ id }) => it.released.push(id),
     poke: () => {},
@@ -38,12 +38,12 @@ function bench(concurrency: number, prefetch: number): Bench {
     started: [],
     released: [],
     marks: 0,
-    running: new Set(),
+    running: new Map(),
     fenced: false,
     clock,
     end: (id) => {
+      it.scheduler.ended(it.running.get(id) as Claimed)
       it.running.delete(id)
-      it.scheduler.ended(id)
       it.scheduler.freed(0)
     },
   }

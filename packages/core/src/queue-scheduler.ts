@@ -45,7 +45,7 @@ export class QueueScheduler {
   readonly #awaiting = new Map<string, Claimed>()
   /** Tasks that had started on a lost node; the first runs (or waits for its mark), the others wait for it. */
   #solo: Claimed[] = []
-  #soloRuns: string | undefined
+  #soloRuns: Claimed | undefined
   #arrivals = 0
   #open = true
   #pausedHere = false
@@ -65,11 +65,6 @@ export class QueueScheduler {
   /** Tasks that are held and have not started. */
   get buffered(): number {
     return this.#buffer.size + this.#awaiting.size + this.#solo.length
-  }
-
-  /** The task that runs alone, or waits for its mark to do so. */
-  get soloRuns(): string | undefined {
-    return this.#soloRuns
   }
 
   /** What this node would take now. */
@@ -130,9 +125,9 @@ export class QueueScheduler {
     this.pump(now)
   }
 
-  /** The attempt of a task ended. */
-  ended(id: string): void {
-    if (this.#soloRuns === id) this.#soloRuns = undefined
+  /** This attempt ended; one that the task had here before says nothing of the one that runs now. */
+  ended(task: Claimed): void {
+    if (this.#soloRuns === task) this.#soloRuns = undefined
   }
 
   /** Drops what the storage took away. */
@@ -145,7 +140,7 @@ export class QueueScheduler {
     for (const task of [...this.#awaiting.values()]) {
       if (stays(task)) continue
       this.#awaiting.delete(task.id)
-      this.ended(task.id)
+      this.ended(task)
     }
     this.pump()
   }
@@ -205,7 +200,7 @@ export class QueueScheduler {
   /** Gives back everything that has not started. */
   giveBack(): void {
     for (const task of [...this.#awaiting.values(), ...this.#solo]) this.#host.release(task)
-    if (this.#soloRuns !== undefined && this.#awaiting.has(this.#soloRuns)) this.#soloRuns = undefined
+    if (this.#soloRuns !== undefined && this.#awaiting.has(this.#soloRuns.id)) this.#soloRuns = undefined
     this.#awaiting.clear()
     this.#solo = []
     for (let task = this.#buffer.pop(); task !== undefined; task = this.#buffer.pop())
@@ -265,7 +260,7 @@ export class QueueScheduler {
 
   #start(task: Claimed, now: number): void {
     this.#lastStart = this.#turnStart
-    if (task.reclaims > 0) this.#soloRuns = task.id
+    if (task.reclaims > 0) this.#soloRuns = task
     if (task.reclaims === 0 && !task.probation) {
       this.#host.run(task, false, now)
       return

@@ -6,14 +6,21 @@
  * whose end is decided and whose handler has not ended yet.
  *
  * Attempts come and go with every task and are seldom looked for, so they stand in an array and know their places:
- * that costs a tenth of what a map of their ids does.
+ * that costs a tenth of what a map of their ids does. Where many are and some are looked for, there is one for a while.
  */
 import type { Execution } from './execution.js'
+
+/** So many are looked through one by one. */
+const FEW = 32
 
 export class Slots {
   /** Those whose end is not decided. */
   readonly #running: Execution[] = []
   readonly #stopping = new Set<Execution>()
+  /** The newest of each task, made when one of many is looked for. */
+  #byId: Map<string, Execution> | undefined
+  /** Attempts begun since one was looked for. */
+  #unasked = 0
   #idle: (() => void)[] = []
 
   /** How many are taken. */
@@ -26,17 +33,26 @@ export class Slots {
     return [...this.#running]
   }
 
-  /** The newest attempt that this process makes of the task, if it makes one. Looks through all of them. */
+  /** The newest attempt that this process makes of the task, if it makes one. */
   find(id: string): Execution | undefined {
-    let newest: Execution | undefined
-    for (const execution of this.#running) {
-      if (execution.id === id && (newest === undefined || execution.token > newest.token)) newest = execution
+    const running = this.#running
+    if (this.#byId === undefined) {
+      if (running.length <= FEW) return newestOf(running.filter((execution) => execution.id === id))
+      this.#byId = new Map()
+      for (const execution of running) {
+        const other = this.#byId.get(execution.id)
+        if (other === undefined || other.token < execution.token) this.#byId.set(execution.id, execution)
+      }
     }
-    return newest
+    this.#unasked = 0
+    return this.#byId.get(id)
   }
 
   add(execution: Execution): void {
     execution.slot = this.#running.push(execution) - 1
+    if (this.#byId === undefined) return
+    if (++this.#unasked > 4 * this.#running.length) this.#byId = undefined
+    else this.#byId.set(execution.id, execution)
   }
 
   /** Its end is decided; its slot stays taken until it is removed. */
@@ -65,8 +81,16 @@ export class Slots {
     const last = this.#running.at(-1)
     if (last === undefined || this.#running[execution.slot] !== execution) return
     this.#running.pop()
+    if (this.#byId?.get(execution.id) === execution) this.#byId.delete(execution.id)
     if (last === execution) return
     this.#running[execution.slot] = last
     last.slot = execution.slot
   }
+}
+
+function newestOf(executions: readonly Execution[]): Execution | undefined {
+  let newest: Execution | undefined
+  for (const execution of executions)
+    if (newest === undefined || newest.token < execution.token) newest = execution
+  return newest
 }

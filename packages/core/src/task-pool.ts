@@ -359,7 +359,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     }
     const latency = error === undefined ? this.#clock.monotonic() - start : undefined
     const consumer = this.#consumer
-    const session = consumer === undefined ? undefined : { ok: !consumer.fenced, silence: consumer.silence }
+    const session =
+      consumer?.hasBegun === true ? { ok: !consumer.fenced, silence: consumer.silence } : undefined
     return {
       ok: error === undefined && session?.ok !== false,
       storage: { ok: error === undefined, latency, error },
@@ -659,13 +660,18 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
         watcher: futures.watcher,
         troubled: (error, what) => this.#trouble(error, what),
       })
-      await consumer.start()
+      // Known before it begins, so that it can be paused and stopped on the way.
       this.#consumer = consumer
       if (this.#pausedHere) consumer.pauseHere(true)
+      try {
+        await consumer.start()
+      } catch (error) {
+        this.#consumer = undefined
+        throw error
+      }
     }
-    // It may have been closed meanwhile; then it ends what there is, and nothing more begins.
-    if (this.#state === 'closing') this.#consumer?.stop()
-    else await this.#services.startAll()
+    // It may have been closed meanwhile; then nothing more begins.
+    if (this.#state !== 'closing') await this.#services.startAll()
   }
 
   /** A submit begins to consume, and does not wait for it. */
@@ -698,7 +704,6 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     this.#startAgain?.cancel()
     this.#consumer?.stop()
     await this.#starting?.catch(() => {})
-    this.#consumer?.stop()
     const parts = this.#parts ?? (await this.#opening?.catch(() => undefined))
     // It never opened, so there is nothing to let go of.
     if (parts === undefined) return

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { systemClock } from './clock.js'
 import { jsonCodec } from './codec.js'
+import type { Handler } from './define-task.js'
 import { Kinds } from './kinds.js'
 import { DEFAULT_RETRY } from './retry-policy.js'
 import type { Claimed } from './storage.js'
@@ -26,10 +27,15 @@ function claimed(id: string, token: number): Claimed {
 }
 
 /** A pool whose handlers end when the test says so, by the data that they were given. */
-function setUp(timeout?: number): { workers: WorkerPool; ends: Ends; told: string[] } {
+function setUp({ timeout, handler }: { timeout?: number; handler?: Handler<never> } = {}): {
+  workers: WorkerPool
+  ends: Ends
+  told: string[]
+} {
   const ends: Ends = new Map()
   const told: string[] = []
-  const executor = (data: never): Promise<unknown> => new Promise((resolve) => ends.set(data, resolve))
+  const executor =
+    handler ?? ((data: never): Promise<unknown> => new Promise((resolve) => ends.set(data, resolve)))
   const workers = new WorkerPool(2, {
     ref: { tenant: 'default', queue: 'default' },
     codec: jsonCodec,
@@ -79,12 +85,33 @@ describe('WorkerPool', () => {
   })
 
   it('ends an attempt once, at its timeout', async () => {
-    const { workers, ends, told } = setUp(5)
+    const { workers, ends, told } = setUp({ timeout: 5 })
     workers.run(claimed('a', 1), 's', false, 0)
     await workers.idle()
     ends.get('a.1')?.('late')
     await Promise.resolve()
     await Promise.resolve()
     expect(told).toEqual(['1 failed, timeout'])
+  })
+
+  it('listens to a promise once, whatever it says later', async () => {
+    const { workers, told } = setUp({
+      handler: (data: unknown) => {
+        const [id] = String(data).split('.')
+        if (id === 'mine') return new Promise((resolve) => setImmediate(() => resolve('mine')))
+        return {
+          then(resolve: (value: string) => void, reject: (error: Error) => void) {
+            resolve('first')
+            setTimeout(() => resolve('second'), 0)
+            setTimeout(() => reject(new Error('third')), 0)
+          },
+        }
+      },
+    })
+    workers.run(claimed('foreign', 1), 's', false, 0)
+    await workers.idle()
+    workers.run(claimed('mine', 2), 's', false, 0)
+    await workers.idle()
+    expect(told).toEqual(['1 ended with first', '2 ended with mine'])
   })
 })

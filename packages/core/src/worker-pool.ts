@@ -31,7 +31,10 @@ export interface WorkerPoolHost extends ExecutionHost {
   freed(now: number): void
 }
 
-/** Listens to the promise of one handler after another, so that no attempt needs functions of its own. */
+/**
+ * Listens to the promise of one handler after another, so that no attempt needs functions of its own. Each must settle
+ * once and no more, or it would speak for the next one.
+ */
 interface Listener {
   execution: Execution | undefined
   readonly resolved: (value: unknown) => void
@@ -113,7 +116,7 @@ export class WorkerPool implements Workers {
       if (isThenable(value)) {
         const listener = this.#listeners.pop() ?? this.#createListener()
         listener.execution = execution
-        value.then(listener.resolved, listener.rejected)
+        asPromise(value).then(listener.resolved, listener.rejected)
         return
       }
     } catch (error) {
@@ -153,9 +156,7 @@ export class WorkerPool implements Workers {
 
   #createListener(): Listener {
     const hear = (success: boolean, value: unknown): void => {
-      const execution = listener.execution
-      // A promise of another library may settle twice.
-      if (execution === undefined) return
+      const execution = listener.execution as Execution
       listener.execution = undefined
       this.#listeners.push(listener)
       this.#end(execution, success, value)
@@ -196,6 +197,13 @@ export class WorkerPool implements Workers {
 /** How an attempt fails at its timeout, in ms. */
 export function timeoutError(timeout: number): NeoTaskError {
   return new NeoTaskError('TASK_TIMEOUT', `the attempt took longer than its timeout of ${timeout} ms`)
+}
+
+/** One that settles once: what another library calls a promise may do so twice. */
+function asPromise(value: PromiseLike<unknown>): Promise<unknown> {
+  return value instanceof Promise && value.then === Promise.prototype.then
+    ? value
+    : new Promise((resolve) => resolve(value))
 }
 
 function isThenable(value: unknown): value is PromiseLike<unknown> {
