@@ -1,5 +1,6 @@
 /** The short form of `npm run model`: the protocol holds in the model, and the model sees what would break it. */
 import { spawn } from 'node:child_process'
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 
@@ -30,6 +31,14 @@ const model = (...args: string[]): Promise<Run> => node([join(folder, 'run.mjs')
 const named = (stdout: string, verdict: string): string[] =>
   [...stdout.matchAll(new RegExp(`^${verdict} +([\\w-]+):`, 'gm'))].map(([, name = '']) => name)
 
+/** The figures of the searches in a table that do not depend on the machine, by name: the states, and so on. */
+function figures(text: string): Record<string, string> {
+  const rows = [
+    ...text.matchAll(/^\| ([\w-]+) \| (?:invariants|endless runs) \| (.+) \| [\d.]+ s \| none \|$/gm),
+  ]
+  return Object.fromEntries(rows.map(([, name = '', states = '']) => [name, states]))
+}
+
 describe('the model of the protocol', () => {
   it('holds in the short configurations, and the short faults are caught', { timeout: 240_000 }, async () => {
     const { code, stdout, stderr } = await model('--short')
@@ -39,6 +48,10 @@ describe('the model of the protocol', () => {
     expect(held).toEqual(
       expect.arrayContaining(['NOACK', 'TOKATT', 'EARLY', 'NOPROB', 'TWICE', 'SUSLATE', 'NOLEVEL', 'SPIN']),
     )
+    const page = readFileSync(join(folder, '..', '..', 'docs', 'reference', 'model.md'), 'utf8')
+    const short = figures(stdout)
+    expect(Object.keys(short)).toHaveLength(6)
+    expect(figures(page)).toMatchObject(short)
   })
 
   it('fails when a search was not exhaustive', { timeout: 60_000 }, async () => {
