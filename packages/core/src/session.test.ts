@@ -3,8 +3,9 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { memoryStorage } from './memory-storage.js'
 import type { QueueRef, Serves, Storage, WorkRequest } from './storage.js'
 import { TaskPool, type TaskPoolOptions } from './task-pool.js'
-import { FlakyStorage, type StorageCall } from './testing/flaky-storage.js'
+import { FlakyStorage } from './testing/flaky-storage.js'
 import { ManualClock } from './testing/manual-clock.js'
+import type { StorageCall } from './testing/storage-calls.js'
 
 const REF: QueueRef = { tenant: 'default', queue: 'default' }
 

@@ -8,16 +8,8 @@ export type { Opened } from './harness.js'
 export { ManualClock } from './manual-clock.js'
 export type { ManualClockOptions } from './manual-clock.js'
 export { FAULT_KINDS, FlakyStorage } from './flaky-storage.js'
-export type {
-  ArgumentsOf,
-  Fault,
-  FaultKind,
-  FlakyStorageOptions,
-  RecordedCall,
-  ReplyOf,
-  StorageCall,
-  Trap,
-} from './flaky-storage.js'
+export type { Fault, FaultKind, FlakyStorageOptions, RecordedCall, Trap } from './flaky-storage.js'
+export type { ArgumentsOf, ReplyOf, StorageCall } from './storage-calls.js'
 export { RandomFailure, replayRun, runRandomSuite } from './random-suite.js'
 export type { RandomReport, RandomSuiteOptions } from './random-suite.js'
 export type { Command } from './random-commands.js'
