@@ -63,10 +63,17 @@ export function settle(
 ): number[] {
   if (settlements.length === 0) return []
   const stale: number[] = []
-  const rows = step.rows(settlements.map((settlement) => settlement.id))
+  const ids = settlements.map((settlement) => settlement.id)
+  let rows = step.rows(ids)
   for (const [index, settlement] of settlements.entries()) {
     const row = rows.get(settlement.id)
-    if (row && holds(session, row, settlement.token)) (alone ? settleAlone : settleOne)(step, row, settlement)
+    if (row && holds(session, row, settlement.token)) {
+      const settled = alone ? settleAlone : settleOne
+      settled(step, row, settlement)
+      // It may wait for one that this call settles too, which has to know that it is waited for.
+      if (settlement.outcome === 'suspended' && settlement.after?.ids.some((id) => rows.has(id)))
+        rows = step.rows(ids)
+    }
     // The repeat of an accepted one counts as accepted.
     else if (!row || settlement.token === 0 || row.settled !== settlement.token) stale.push(index)
   }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import type { FinalState } from '../task.js'
 import type { Bench, Rule } from './harness.js'
-import { HOUR, idsOf, SECOND } from './sketch.js'
+import { ending, HOUR, idsOf, SECOND } from './sketch.js'
 /** Ends a pending task of priority 0 in one of the four ways. */
 async function end(bench: Bench, id: string, state: FinalState): Promise<void> {
   const hand = await bench.hand()
@@ -175,6 +175,31 @@ export function suspensionRules(rule: Rule): void {
       assert.deepEqual(idsOf(await hand.claim(9)), [id])
     },
   )
+
+  for (const order of ['before', 'after'] as const) {
+    rule(
+      `D-together-${order}`,
+      `an attempt that is suspended ${order} the one for which it waits settles in the same call goes on`,
+      async (bench) => {
+        await bench.add('task', 'other')
+        const hand = await bench.node()
+        await hand.claim(2)
+        const suspension = ending(hand.mark('task'), 'suspended', { after: { ids: ['other'], on: 'final' } })
+        const end = ending(hand.mark('other'), 'success')
+        const settlements = order === 'before' ? [suspension, end] : [end, suspension]
+        assert.deepEqual((await hand.work({ settlements })).stale, [])
+        assert.deepEqual(await bench.states('task', 'other'), ['pending', 'success'])
+        const pinned = await bench.operate('remove', 'other')
+        assert.equal(typeof pinned === 'object' && pinned.neededBy, 'task')
+        const [task] = await hand.claim(9)
+        assert.deepEqual(
+          task?.parents?.map((parent) => ({ ...parent })),
+          [{ id: 'other', state: 'success' }],
+        )
+        await bench.census()
+      },
+    )
+  }
 
   rule(
     'D23',
