@@ -39,7 +39,7 @@ export interface SessionRow {
   readonly token: number
   readonly taken: number
   readonly takenAck: number
-  /** -1 when it ended by itself: what it held goes back free. */
+  /** -1 less it when it ended by itself: what it held goes back free. */
   readonly maxReclaims: number
   readonly kinds: string
 }

@@ -49,7 +49,7 @@ const TOKEN = 'UPDATE neotask_sessions SET token = ? WHERE s = ?'
 const ACKNOWLEDGE = 'DELETE FROM neotask_taken WHERE s = ? AND seq <= ?'
 const ACKNOWLEDGED = 'UPDATE neotask_sessions SET taken_ack = ? WHERE s = ?'
 const TAKEN = 'SELECT id, token, reason FROM neotask_taken WHERE s = ? ORDER BY seq'
-const ENDS = 'UPDATE neotask_sessions SET max_reclaims = -1 WHERE s = ?'
+const ENDS = 'UPDATE neotask_sessions SET max_reclaims = -1 - max_reclaims WHERE s = ?'
 const RETENTION = 'UPDATE neotask_queues SET retention = ? WHERE q = ?'
 const EXPIRES = 'UPDATE neotask_records SET expires = ? WHERE tenant = ? AND key = ?'
 const NODE = 'SELECT node FROM neotask_sessions WHERE s = ?'
@@ -149,15 +149,14 @@ export class SqliteSession implements SessionFace {
         const session = findSession(database, id)
         if (!session) return { done: true, effects: undefined }
         const step = Step.of(database, session.q)
-        if (session.state === LIVE) {
+        const isLive = session.state === LIVE
+        if (isLive) {
           closeSession(step, session)
           database.run(ENDS, session.s)
         }
-        const ending: SessionRow = {
-          ...session,
-          maxReclaims: session.state === LIVE ? -1 : session.maxReclaims,
-        }
-        if (session.state < 2) drainSession(step, { ...ending, maxReclaims: -1 }, limit)
+        // One that is condemned already comes back as such: what it had started counts.
+        const ending = isLive ? { ...session, maxReclaims: -1 } : session
+        if (session.state < 2) drainSession(step, ending, limit)
         const left = heldBy(database, session.s)
         return { done: left === 0, effects: conclude(step, this.#cursors) }
       }),

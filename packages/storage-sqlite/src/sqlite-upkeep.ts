@@ -125,7 +125,7 @@ function revokeOne(step: Step, id: string): OperationOutcome {
   if (!OPERATIONS.revoke.includes(state)) return { state }
   const maxReclaims = step.db.get<[number]>(MAX_RECLAIMS, sessionOf(row.place) ?? 0)?.[0] ?? Infinity
   noteTaken(step, row, 'revoked')
-  takeBack(step, row, true, maxReclaims < 0 ? Infinity : maxReclaims)
+  takeBack(step, row, true, maxReclaims < 0 ? -1 - maxReclaims : maxReclaims)
   return 'done'
 }
 

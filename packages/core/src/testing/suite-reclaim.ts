@@ -160,6 +160,42 @@ export function reclaimRules(rule: Rule): void {
   )
 
   rule(
+    'S31',
+    'what a condemned session still holds comes back as lost, also by an end that comes too late',
+    async (bench) => {
+      await bench.add('a', 'b', 'c')
+      const node = await bench.node({ ttl: SHORT_TTL })
+      await node.claim(3)
+      await node.start('b')
+      await bench.advance(SUSPECT)
+      await bench.storage.upkeep.reclaim(10)
+      await bench.advance(CONDEMNED)
+      await bench.storage.upkeep.reclaim(1)
+      assert.equal(await bench.storage.session.end(node.session, 10), 'done')
+      const claimed = await (await bench.hand()).claim(9)
+      assert.deepEqual(
+        claimed.map(({ id, probation, reclaims }) => [id, probation, reclaims]),
+        [
+          ['a', true, 0],
+          ['b', false, 1],
+          ['c', true, 0],
+        ],
+      )
+    },
+  )
+
+  rule('S32', 'a task that is revoked while its session ends may be poison like any other', async (bench) => {
+    await bench.add('a', 'b')
+    const node = await bench.node({ maxReclaims: 0 })
+    await node.claim(2)
+    assert.equal(await bench.storage.session.end(node.session, 1), 'more')
+    const [held] = await bench.list({ state: 'running' })
+    assert.equal(await bench.operate('revoke', held?.id ?? ''), 'done')
+    assert.equal((await bench.get(held?.id ?? '')).reason, 'POISON')
+    await bench.census()
+  })
+
+  rule(
     'S20',
     'revoke gives a task to others, counts as a reclaim, started or not, and may be the last',
     async (bench) => {
