@@ -39,6 +39,7 @@ const NEW =
   'SELECT notice, origin, channel, message FROM neotask_notices WHERE notice > ? ORDER BY notice LIMIT 500'
 const HEAD = 'SELECT rank FROM neotask_tasks WHERE place = ? ORDER BY rank LIMIT 1'
 const QUEUE = 'SELECT tenant, queue FROM neotask_queues WHERE q = ?'
+const LIVING = 'SELECT 1 FROM neotask_sessions WHERE id = ? AND state = 0'
 
 interface Idle {
   readonly q: number
@@ -196,6 +197,12 @@ export class SqliteNotices implements NoticesFace {
     this.#arm(database)
   }
 
+  /** Sessions of this process that another has ended sleep no more. */
+  #forgetOver(database: Database): void {
+    for (const session of this.#idle.keys())
+      if (database.get(LIVING, session) === undefined) this.#idle.delete(session)
+  }
+
   #arm(database: Database): void {
     this.#poll = database.clock.after(this.#pause, () => {
       const changed = this.#look(database)
@@ -227,6 +234,7 @@ export class SqliteNotices implements NoticesFace {
       const version = database.dataVersion
       if (version === this.#version) return false
       this.#version = version
+      this.#forgetOver(database)
       for (const [notice, origin, channel, message] of database.all<[number, string, string, string]>(
         NEW,
         this.#seen,
