@@ -144,7 +144,6 @@ export const FAULTS: readonly Fault[] = [
     file: 'memory-wake.ts',
     text: 'for (const kind of this.#kinds) this.wake(count, kind)',
     fault: 'for (const kind of this.#kinds.slice(0, 1)) this.wake(count, kind)',
-    unseenBySuite: 'no case makes tasks of two kinds ready in one step',
   },
   {
     name: 'a task that a claim puts aside wakes nobody',
@@ -232,7 +231,6 @@ export const FAULTS: readonly Fault[] = [
     text: '    if (task.rare !== undefined && isDoomed(task.rare)) {\n      this.endByGroup(task, now)\n      return\n    }\n    this.wakeUps',
     fault:
       '    if (task.rare !== undefined && isDoomed(task.rare) && task.settledToken === 0) {\n      this.endByGroup(task, now)\n      return\n    }\n    this.wakeUps',
-    unseenBySuite: 'no case retries a member of a cancelled group after an attempt of its own',
   },
   // ----------------------------------------------------------------------------------------------- operations
   {

@@ -324,6 +324,16 @@ function pauseRules(rule: Rule): void {
     await bench.census()
   })
 
+  rule('G21', 'a member of a cancelled group that is retried ends with it again', async (bench) => {
+    const id = await bench.makeIn('failed', RUN)
+    await setRun(bench, { cancelled: true })
+    assert.equal(await bench.operate('retry', id), 'done')
+    await bench.drain()
+    await bench.stands(id, 'cancelled')
+    assert.equal((await bench.get(id)).reason, 'GROUP_CANCELLED')
+    assert.deepEqual(await (await bench.hand()).claim(1), [])
+  })
+
   for (const on of ['success', 'final'] as const) {
     rule(
       `G-chain-${on}`,

@@ -233,6 +233,17 @@ export function noticeRules(rule: Rule): void {
     assert.deepEqual(idsOf(await node.claim(1)), ['task'])
   })
 
+  rule(
+    'N16',
+    'tasks of several kinds that become ready in one step wake a session of each',
+    async (bench) => {
+      const nodes = [await idle(bench, ['a']), await idle(bench, ['b']), await idle(bench, ['c'])]
+      const heard = await Promise.all(nodes.map((node) => bench.hearWake(node)))
+      await bench.add({ id: '1', kind: 'a' }, { id: '2', kind: 'b' }, { id: '3', kind: 'c' })
+      await bench.until(() => heard.every((messages) => messages.length > 0), 'a session sleeps on')
+    },
+  )
+
   rule('N7', 'as many tasks as there are idle sessions wake all of them', async (bench) => {
     const nodes = [await idle(bench), await idle(bench), await idle(bench)]
     const heard = await Promise.all(nodes.map((node) => bench.hearWake(node)))
