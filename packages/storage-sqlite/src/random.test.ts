@@ -10,7 +10,7 @@ import { test } from 'vitest'
 import { sqliteStorage } from './index.js'
 
 const { NEOTASK_RANDOM_RUNS: runs, NEOTASK_RANDOM_SEED: seed } = process.env
-const options = runs === undefined ? { runs: 10, commands: 100, seed: 1 } : { runs: Number(runs) }
+const options = runs === undefined ? { runs: 20, seed: 1 } : { runs: Number(runs) }
 
 test('two instances on one file answer as the model does', { timeout: 3_600_000 }, async () => {
   await runRandomSuite(openFile, { ...options, ...(seed !== undefined && { seed: Number(seed) }) })

@@ -79,7 +79,7 @@ function accept(queue: ModelQueue, given: NewTask, rank: number): void {
     exempt: given.group?.exempt === true,
     state: 'blocked',
     since: queue.now,
-    place: { priority: given.priority, step: queue.step, by: 'enqueue', rank },
+    place: { priority: given.priority, step: queue.step, latest: queue.step, by: 'enqueue', rank },
     delay: given.delay,
     runAt: given.runAt,
     dueAt: undefined,

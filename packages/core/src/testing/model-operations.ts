@@ -11,7 +11,7 @@ import type { TaskState } from '../task.js'
 import type { ModelQueue } from './model-queue.js'
 import { FINAL, isEnded, tidy, type ModelTask } from './model-task.js'
 
-const PERMITTED: Readonly<Record<QueueOperation | 'revoke', readonly TaskState[]>> = {
+export const PERMITTED: Readonly<Record<QueueOperation | 'revoke', readonly TaskState[]>> = {
   cancel: ['pending', 'scheduled', 'blocked', 'running'],
   promote: ['scheduled'],
   reprioritize: ['pending', 'scheduled', 'blocked'],

@@ -26,6 +26,11 @@ export const WATCHED = 60_000
 
 /** Ids that leave no tombstone, and of which each is a repeat. */
 export const GENERATED: RegExp = /^[0-9A-Za-z]{9}-[0-9A-Za-z]{6}$/
+/** Whether a task went on by its own time, after some of its parents, or because of the last of them. */
+export type Tangle =
+  | { readonly by: 'time'; readonly after: readonly string[] }
+  | { readonly by: 'parents'; readonly after?: never }
+
 type Counted = Exclude<keyof HistoryBucket, 'at'>
 
 export class ModelQueue {
@@ -44,6 +49,8 @@ export class ModelQueue {
   step = 0
   /** Whether the driver may have left something to later steps. */
   isBehind = false
+  /** Whether dependents heard of ends. A driver may come again to see whether that goes further. */
+  hasSpread = false
   /** Tasks that it may not have reached yet. */
   readonly loose: Set<ModelTask> = new Set<ModelTask>()
   /** Tasks that became ready, and those that were ready and may be claimed again after a pause. */
@@ -68,8 +75,10 @@ export class ModelQueue {
   /** Begins a step. */
   begin(now: number): void {
     this.now = now
+    for (const { place } of this.loose) if (place.step === this.step) place.latest++
     this.step++
     this.isBehind = false
+    this.hasSpread = false
     this.loose.clear()
     this.#levels.clear()
     this.fresh.clear()
@@ -163,7 +172,7 @@ export class ModelQueue {
   }
 
   newPlace(task: ModelTask, by: Place['by'] = 'other', rank = 0): void {
-    task.place = { priority: task.place.priority, step: this.step, by, rank }
+    task.place = { priority: task.place.priority, step: this.step, latest: this.step, by, rank }
   }
 
   /** Where it goes when nothing blocks it (any more). Its delay starts now. */
@@ -249,6 +258,7 @@ export class ModelQueue {
   #hear(child: ModelTask, state: FinalState, at: number): void {
     const level = Math.max(at, this.#levels.get(child) ?? 0)
     this.#levels.set(child, level)
+    this.hasSpread = true
     if (level > 1) this.isBehind = true
     if (state !== 'success' && child.after?.on === 'success') {
       this.end(child, 'cancelled', 'DEPENDENCY_FAILED', level)
@@ -355,9 +365,9 @@ export class ModelQueue {
   /**
    * What a claim and upkeep do first: due tasks, and deadlines that have passed.
    *
-   * @param byParents those of {@link tangled} for which the end of a parent came before their own time
+   * @param order of those that are {@link tangled}, what the driver chose
    */
-  pass(byParents: ReadonlySet<ModelTask> = new Set()): void {
+  pass(order: ReadonlyMap<ModelTask, Tangle> = new Map()): void {
     for (const task of this.in('scheduled')) {
       const dueAt = task.dueAt as number
       if (dueAt > this.now) continue
@@ -365,15 +375,19 @@ export class ModelQueue {
       this.newPlace(task, 'due', dueAt)
       this.ready(task)
     }
-    const late = [...this.tasks.values()].filter((task) => this.hasExpired(task) && !byParents.has(task))
+    const late = [...this.tasks.values()].filter((task) => this.hasExpired(task))
     const untold = (this.#untold = [] as { task: ModelTask; level: number }[])
     for (const task of late) {
+      const tangle = order.get(task)
+      if (tangle?.by === 'parents') continue
+      // These told it of their ends before.
+      for (const id of tangle?.after ?? []) task.open.delete(id)
       if (task.suspended) this.#timeOut(task)
       else this.end(task, 'cancelled', 'TASK_EXPIRED')
     }
     this.#untold = undefined
     for (const { task, level } of untold) this.#tellDependents(task, level)
-    for (const task of byParents) assert.ok(!this.hasExpired(task), `${task.id} has not gone on`)
+    for (const task of late) assert.ok(!this.hasExpired(task), `${task.id} has not gone on`)
   }
 
   #timeOut(task: ModelTask): void {

@@ -14,8 +14,9 @@ import type { FinalState, TaskState } from '../task.js'
  */
 export interface Place {
   readonly priority: number
-  /** The number of the step that gave it. */
+  /** The number of the step that gave it, or might have: the driver may have left it to the next one. */
   readonly step: number
+  latest: number
   readonly by: 'enqueue' | 'due' | 'other'
   /** Within the step: the position in the call, the time at which it was due. */
   readonly rank: number
@@ -24,7 +25,7 @@ export interface Place {
 /** Whether the contract says that `a` is claimed before `b`. */
 export function isBefore(a: Place, b: Place): boolean {
   if (a.priority !== b.priority) return a.priority < b.priority
-  if (a.step !== b.step) return a.step < b.step
+  if (a.step !== b.step || a.latest !== b.latest) return a.latest < b.step
   return a.by === b.by && a.by !== 'other' && a.rank < b.rank
 }
 

@@ -32,6 +32,8 @@ export interface SentMessages {
   readonly nodes: readonly Node[]
   /** The node whose call it was. */
   readonly acting: Node | undefined
+  /** Whether another instance ended the session, of which this one may not know yet. */
+  readonly endedElsewhere: (node: Node) => boolean
   /** Nodes whose sessions were idle before. */
   readonly asleep: readonly Node[]
   readonly heardBefore: ReadonlyMap<Node, number>
@@ -132,7 +134,7 @@ function asleepWith(sent: SentMessages, isWoken: (node: Node) => boolean): strin
       (node) =>
         node.via === instance &&
         node.queue === queue &&
-        node.session.over === undefined &&
+        (node.session.over === undefined || (sent.endedElsewhere(node) && isWoken(node))) &&
         node.session.kinds.includes(kind),
     )
   // Of tasks that became ready, as many sessions of their kind have to be woken as there are both.

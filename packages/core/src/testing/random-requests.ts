@@ -1,6 +1,7 @@
 /** What the numbers of random commands stand for, and the requests that are made of them. */
 import type { Dependencies, Mark, NewTask, Report, Retention, Settlement } from '../storage.js'
 import type { ModelQueue } from './model-queue.js'
+import { isEnded } from './model-task.js'
 import type { EndSpec, TaskSpec } from './random-commands.js'
 import { WATCHERS, type Node, type RandomWorld } from './random-world.js'
 import { DAY, ending, HOUR, KEEP, SECOND } from './sketch.js'
@@ -40,8 +41,14 @@ function anyId(pick: number): string {
 
 /** Most ids that are named are known ones. */
 export function idOf(queue: ModelQueue, pick: number): string {
-  const known = pick % 10 === 0 ? undefined : at([...queue.tasks.keys()], Math.floor(pick / 10))
+  const known = pick % 30 === 0 ? undefined : at([...queue.tasks.keys()], Math.floor(pick / 10))
   return known ?? anyId(pick)
+}
+
+/** Half of the parents are unfinished, so that there are chains. */
+function parentOf(queue: ModelQueue, pick: number): string {
+  const unfinished = [...queue.tasks.values()].filter((task) => !isEnded(task))
+  return (pick % 2 === 0 ? undefined : at(unfinished, Math.floor(pick / 2))?.id) ?? idOf(queue, pick)
 }
 
 /** Flags of an empty group may be forgotten after a day: each day has its own groups. */
@@ -55,7 +62,7 @@ export function taskOf(world: RandomWorld, queue: ModelQueue, spec: TaskSpec): N
   const id = bad === 'id' ? 'not an id' : bad === 'priority' ? 'badly' : anyId(spec.id)
   const text = `${id}${'.'.repeat(size)}`
   const after: Dependencies | undefined = spec.after && {
-    ids: bad === 'parent' ? ['nobody'] : spec.after.map((pick) => idOf(queue, pick)),
+    ids: bad === 'parent' ? ['nobody'] : spec.after.map((pick) => parentOf(queue, pick)),
     on: spec.on ?? 'success',
   }
   return {

@@ -8,7 +8,7 @@ import assert from 'node:assert/strict'
 import type { EnqueueOptions, Mark, NewTask, Unit, WorkReply, WorkRequest } from '../storage.js'
 import type { Opened } from './harness.js'
 import { checkEnqueue } from './model-enqueue.js'
-import { checkComplete, checkOperation, checkWatch } from './model-operations.js'
+import { checkComplete, checkOperation, checkWatch, PERMITTED } from './model-operations.js'
 import type { ModelQueue } from './model-queue.js'
 import { isEnded } from './model-task.js'
 import type { Command } from './random-commands.js'
@@ -139,6 +139,11 @@ class RandomRun {
       case 'crash': {
         const node = this.#node(command.node)
         world.nodes = world.nodes.filter((other) => other !== node)
+        break
+      }
+      case 'lose': {
+        const node = this.#node(command.node)
+        if (node) await this.#lose(node, command)
         break
       }
       case 'advance':
@@ -308,6 +313,18 @@ class RandomRun {
     node.ackTaken = reply.takenSeq
   }
 
+  /** Its silence is long enough for a suspicion, and then for a condemnation. */
+  async #lose(node: Node, { via, limit }: CommandOf<'lose'>): Promise<void> {
+    const world = this.#world
+    const { ttl } = node.session
+    world.nodes = world.nodes.filter((other) => other !== node)
+    if (ttl > 5 * SECOND) return
+    await world.advance(0.7 * ttl)
+    await world.reclaim(via, limit)
+    await world.advance(0.5 * ttl)
+    await world.reclaim(via, limit)
+  }
+
   async #resume(node: Node, picks: readonly number[]): Promise<void> {
     const { session, queue, via } = node
     const ids = picks.map((pick) => idOf(queue, pick))
@@ -324,7 +341,9 @@ class RandomRun {
 
   async #operate({ via, q, operation, ids, priority, payload }: CommandOf<'operate'>): Promise<void> {
     const queue = this.#world.queue(q)
-    const named = ids.map((pick) => idOf(queue, pick))
+    // Most are in a state that permits it.
+    const fitting = [...queue.tasks.values()].filter(({ state }) => PERMITTED[operation].includes(state))
+    const named = ids.map((pick) => (pick % 4 === 0 ? undefined : at(fitting, pick)?.id) ?? idOf(queue, pick))
     // Whether the end of one task reaches another of the same call before its turn is open.
     const known = new Set(named.flatMap((id) => queue.tasks.get(id) ?? []))
     const apart = named.filter((id) => {

@@ -2,7 +2,7 @@
  * The memory storage against the model, at random. `NEOTASK_RANDOM_RUNS` asks for more runs, which are others each
  * time; `NEOTASK_RANDOM_SEED` for those of one seed.
  */
-import { describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { memoryStorage } from '../memory-storage.js'
 import type { Storage } from '../storage.js'
 import type { Opened } from './harness.js'
@@ -22,7 +22,7 @@ const opener =
 
 describe('the memory storage', () => {
   const { NEOTASK_RANDOM_RUNS: runs, NEOTASK_RANDOM_SEED: seed } = process.env
-  const options = runs === undefined ? { runs: 40, seed: 1 } : { runs: Number(runs) }
+  const options = runs === undefined ? { runs: 100, seed: 1 } : { runs: Number(runs) }
 
   it('answers as the model does, whatever is asked', { timeout: 3_600_000 }, async () => {
     await runRandomSuite(opener(), { ...options, ...(seed !== undefined && { seed: Number(seed) }) })
@@ -158,5 +158,16 @@ describe('options', () => {
       commands: 3,
       seed: 5,
     })
+  })
+})
+
+describe('without fast-check', () => {
+  afterEach(() => vi.doUnmock('fast-check'))
+
+  it('says what has to be installed', async () => {
+    vi.doMock('fast-check', () => {
+      throw new Error('there is none')
+    })
+    await expect(runRandomSuite(opener())).rejects.toThrow('npm install --save-dev fast-check')
   })
 })

@@ -7,8 +7,9 @@
  */
 import { systemClock } from '../clock.js'
 import { optionError } from '../errors.js'
+import { commandArbitrary } from './command-arbitrary.js'
 import type { Opened } from './harness.js'
-import { commandArbitrary, type Command } from './random-commands.js'
+import type { Command } from './random-commands.js'
 import { randomList, shrink, type Trial } from './random-list.js'
 import { CommandError, executeRun } from './random-run.js'
 

@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict'
 import { finalChannel, wakeChannel, type Mark, type Retention, type Storage } from '../storage.js'
 import type { Opened } from './harness.js'
-import { ModelQueue } from './model-queue.js'
+import { ModelQueue, type Tangle } from './model-queue.js'
 import { ModelRecords } from './model-records.js'
 import { checkPruned, removable, removed } from './model-retention.js'
 import { ModelSessions, type OpenSession } from './model-sessions.js'
@@ -53,8 +53,9 @@ export class RandomWorld {
   nodes: Node[] = []
   everyNode: Node[] = []
   now: number
-  /** Which instance made a task ready. */
+  /** Which instance made a task ready, and which one ended a session. */
   readonly #readyBy = new WeakMap<ModelTask, number>()
+  readonly #endedBy = new WeakMap<Node, number>()
   readonly #opened: Opened
   readonly #storages: readonly Storage[]
   readonly #start: number
@@ -171,12 +172,17 @@ export class RandomWorld {
       if (queue.ended > 0 && queue.retention) rules.push(queue.retention)
       await this.#follow(queue, rules)
       owe(this.listeners, queue, instance)
+      for (const node of this.everyNode)
+        if (node.session.over !== undefined && !this.#endedBy.has(node)) this.#endedBy.set(node, instance)
       for (const task of queue.fresh) {
         this.#readyBy.set(task, instance)
         if (!queue.loose.has(task)) ready.add(task)
       }
       // Of what another instance made ready, this one hears only that something changed.
-      for (const task of queue.reopened) if (this.#readyBy.get(task) === instance) reopened.add(task)
+      for (const task of queue.reopened) {
+        if (this.#readyBy.get(task) === instance) reopened.add(task)
+        this.#readyBy.set(task, instance)
+      }
     }
     await once(action)
     const left = await this.#leftOf(queue)
@@ -190,6 +196,7 @@ export class RandomWorld {
       listeners: this.listeners,
       nodes: this.everyNode,
       acting,
+      endedElsewhere: (node) => (this.#endedBy.get(node) ?? instance) !== instance,
       asleep,
       heardBefore,
       takenBefore,
@@ -231,17 +238,17 @@ export class RandomWorld {
   }
 
   /** Asks the driver whether tasks went on because of a parent, or of their own time, when both came at once. */
-  async #untangle(queue: ModelQueue, storage: Storage): Promise<ReadonlySet<ModelTask>> {
-    const byParents = new Set<ModelTask>()
+  async #untangle(queue: ModelQueue, storage: Storage): Promise<ReadonlyMap<ModelTask, Tangle>> {
+    const order = new Map<ModelTask, Tangle>()
     for (const task of queue.tangled()) {
       const [record] = await storage.queue.get(queue.ref, [task.id])
-      const isTimedOut = [...task.open].some((id) => record?.after?.ids.includes(id) !== true)
+      const after = [...task.open].filter((id) => record?.after?.ids.includes(id))
       const isByTime = task.suspended
-        ? record?.reason !== 'DEPENDENCY_FAILED' && isTimedOut
+        ? record?.reason !== 'DEPENDENCY_FAILED' && after.length < task.open.size
         : record?.reason === 'TASK_EXPIRED'
-      if (!isByTime) byParents.add(task)
+      order.set(task, isByTime ? { by: 'time', after: task.suspended ? after : [] } : { by: 'parents' })
     }
-    return byParents
+    return order
   }
 
   async reclaim(via: number, limit: number): Promise<void> {
