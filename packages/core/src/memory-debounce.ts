@@ -35,7 +35,7 @@ export function openWindow(queue: MemoryQueue, task: Task, given: NewTask, now: 
   if (key === undefined) return
   const rare = rareOf(task)
   rare.window = { key, openedAt: now, newest: undefined }
-  rare.delay = delayIn(rare.window, given, now)
+  rare.delay = delayIn(now, given, now)
   queue.windows.set(key, task)
 }
 
@@ -50,21 +50,19 @@ const isWaiting = (queue: MemoryQueue, task: Task): boolean =>
 /** A reply was lost: the task has had its effect, whatever became of that since. */
 const isRepeat = (known: Task, task: NewTask): boolean => known.rare?.window?.newest === task.id
 
-const delayIn = ({ openedAt }: Window, { delay = 0, debounce }: NewTask, now: number): number =>
+const delayIn = (openedAt: number, { delay = 0, debounce }: NewTask, now: number): number =>
   Math.max(0, Math.min(delay, openedAt + (debounce?.maxWait ?? Infinity) - now))
 
 function replace(queue: MemoryQueue, known: Task, task: NewTask, now: number): void {
   const rare = rareOf(known)
   const window = rare.window as Window
-  const wasReady = known.where instanceof Line
-  // After an attempt the window that it closed is no more: this is a new one.
-  if (known.attempts > 0) window.openedAt = now
+  // After an attempt, or a retry of the ended task, its window is no more: this is a new one.
+  const openedAt = known.attempts > 0 ? now : (window.openedAt ?? now)
+  window.openedAt = openedAt
   window.newest = task.id
-  known.where.leave(known)
   known.payload = keep(task.payload)
   known.codec = task.codec
   known.options = task.options
-  known.priority = task.priority
   known.attempts = 0
   known.duration = undefined
   rare.reclaims = 0
@@ -73,9 +71,11 @@ function replace(queue: MemoryQueue, known: Task, task: NewTask, now: number): v
   rare.error = undefined
   rare.progress = undefined
   rare.checkpoint = undefined
-  const delay = delayIn(window, task, now)
+  queue.reprioritize(known, task.priority, now)
+  const delay = delayIn(openedAt, task, now)
+  // One that is ready keeps its place, so that it is not put off for ever.
+  if (delay === 0 && known.where instanceof Line) return
+  known.where.leave(known)
   if (delay > 0) queue.schedule(known, now + delay, now)
-  // One that was ready keeps its place, so that it is not put off for ever.
-  else if (wasReady) queue.toReady(known, now)
   else queue.promote(known, now)
 }

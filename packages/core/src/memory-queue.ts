@@ -280,6 +280,7 @@ export class MemoryQueue {
       rare.reason = undefined
       rare.message = undefined
       rare.progress = undefined
+      if (rare.window !== undefined) rare.window.openedAt = undefined
       if (rare.group !== undefined && !rare.exempt) rare.group.members.add(task)
       for (const id of rare.after?.ids ?? []) {
         const parent = this.tasks.get(id)

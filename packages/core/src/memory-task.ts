@@ -97,8 +97,8 @@ export interface Watch {
 /** What a task with a debounce key keeps of it. */
 export interface Window {
   readonly key: string
-  /** When it opened: what `maxWait` counts from. */
-  openedAt: number
+  /** When it opened: what `maxWait` counts from. `undefined` when the next task that comes opens it anew. */
+  openedAt: number | undefined
   /** The id of the last task that went into this one. */
   newest: string | undefined
 }

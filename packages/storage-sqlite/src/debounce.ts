@@ -21,7 +21,8 @@ const DROP_BODY = 'DELETE FROM neotask_bodies WHERE n = ?'
 
 interface Namesake {
   readonly row: Row
-  readonly opened: number
+  /** `null` when the next task that comes opens it anew. */
+  readonly opened: number | null
   /** The id of the last task that went into it: it comes again when the reply was lost. */
   readonly newest: string | null
 }
@@ -33,7 +34,8 @@ export const windowName = (step: Step, { kind, debounce }: NewTask): string | un
 /** The task that would take this one up. */
 export function absorber(step: Step, task: NewTask): Namesake | undefined {
   const name = windowName(step, task)
-  const found = name === undefined ? undefined : step.db.get<[number, string | null, number]>(NAMESAKE, name)
+  const found =
+    name === undefined ? undefined : step.db.get<[number, string | null, number | null]>(NAMESAKE, name)
   const row = found && step.rowOf(found[0])
   if (!found || !row) return undefined
   const state = stateIndex(row.place)
@@ -43,7 +45,7 @@ export function absorber(step: Step, task: NewTask): Namesake | undefined {
 
 /** Puts the task into another with its key. */
 export function absorb(step: Step, { row, newest, opened }: Namesake, task: NewTask): Absorbed {
-  if (newest !== task.id) replace(step, row, row.attempts > 0 ? step.now : opened, task)
+  if (newest !== task.id) replace(step, row, row.attempts > 0 ? step.now : (opened ?? step.now), task)
   return { into: row.id }
 }
 

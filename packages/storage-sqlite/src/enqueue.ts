@@ -170,9 +170,10 @@ function lookUp(
     }
     const window = windowName(step, task)
     const isMerged = window !== undefined && (windows.has(window) || absorber(step, task) !== undefined)
+    // What has only a tombstone, or goes into another task, is no parent and opens no window.
+    if (!isNew || isMerged) continue
+    earlier.add(task.id)
     if (window !== undefined) windows.add(window)
-    // What has only a tombstone, or goes into another task, is no parent.
-    if (isNew && !isMerged) earlier.add(task.id)
   }
   return undefined
 }

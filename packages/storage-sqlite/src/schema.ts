@@ -78,8 +78,8 @@ CREATE TABLE neotask_extras (
   checkpoint ANY,
   logs TEXT
 ) STRICT;
--- debounce: queue, kind and key, of the newest task that has them. opened: when its window did. newest: the id
--- of the last task that went into it.
+-- debounce: queue, kind and key, of the newest task that has them. opened: when its window did, NULL when the next
+-- task that goes into it opens it anew. newest: the id of the last task that went into it.
 CREATE UNIQUE INDEX neotask_extras_debounce ON neotask_extras (debounce) WHERE debounce IS NOT NULL;
 
 -- A parent is pinned while an unfinished child has an edge to it. open: the child still waits for it.

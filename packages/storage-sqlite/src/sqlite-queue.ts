@@ -403,7 +403,7 @@ function reviveTask(step: Step, row: Row, options: ReviveOptions): void {
   if (stateIndex(row.place) === FINAL_INDEX.failed) db.run('DELETE FROM neotask_failures WHERE n = ?', row.n)
   if (row.flags & FLAG.watched) db.run('DELETE FROM neotask_watchers WHERE n = ?', row.n)
   if (row.flags & FLAG.extras)
-    db.run('UPDATE neotask_extras SET message = NULL, progress = NULL WHERE n = ?', row.n)
+    db.run('UPDATE neotask_extras SET message = NULL, progress = NULL, opened = NULL WHERE n = ?', row.n)
   db.run(NEW_LIFE, row.n)
   row.attempts = 0
   row.reclaims = 0

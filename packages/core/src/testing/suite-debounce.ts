@@ -96,6 +96,15 @@ export function debounceRules(rule: Rule): void {
     )
   })
 
+  rule('B24', 'a ready task that keeps its place has been ready since then', async (bench) => {
+    await submit(bench, 'a', { delay: 0 })
+    const { since } = await bench.get('a')
+    await bench.advance(SECOND)
+    await submit(bench, 'b', { payload: 'new', delay: 0 })
+    const { payload, since: still } = await bench.get('a')
+    assert.deepEqual([payload, still], ['new', since])
+  })
+
   rule('B6', 'so does one that stands aside, for who serves its kind', async (bench) => {
     await submit(bench, 'a', { delay: 0 })
     await (await bench.node({ kinds: ['other'] })).claim(1)
@@ -200,6 +209,18 @@ export function debounceRules(rule: Rule): void {
     assert.ok(due >= MINUTE + 30 * SECOND && due < MINUTE + 35 * SECOND, `due after ${due} ms`)
   })
 
+  rule('B23', 'after a retry of the ended task maxWait counts anew', async (bench) => {
+    const part = { delay: 10 * SECOND, maxWait: 30 * SECOND }
+    await submit(bench, 'a', part)
+    await bench.operate('cancel', 'a')
+    await bench.advance(MINUTE)
+    assert.equal(await bench.operate('retry', 'a'), 'done')
+    assert.deepEqual(await submit(bench, 'b', part), { into: 'a' })
+    await bench.stands('a', 'scheduled')
+    const due = await dueAfter(bench, 'a')
+    assert.ok(due >= MINUTE + 10 * SECOND && due < MINUTE + 15 * SECOND, `due after ${due} ms`)
+  })
+
   rule('B12', 'keys of other kinds, queues and tenants are other keys', async (bench) => {
     await submit(bench, 'a')
     assert.equal(await submit(bench, 'b', { kind: 'other' }), 'accepted')
@@ -238,6 +259,20 @@ export function debounceRules(rule: Rule): void {
     assert.deepEqual(outcomes.map(codeOf), expected)
     assert.deepEqual([...(await bench.census()).keys()].sort(), ['a', 'g', 'h'])
   })
+
+  rule(
+    'B25',
+    'a duplicate opens no window, and what comes after it in its unit is a parent',
+    async (bench) => {
+      await bench.add('known')
+      const child = sketch({ id: 'child', after: { ids: ['new'], on: 'final' } })
+      const outcomes = await bench.enqueue([
+        [debounced('known', { nonce: 'other' }), debounced('new'), child],
+      ])
+      assert.deepEqual(outcomes.map(codeOf), ['duplicate', 'accepted', 'accepted'])
+      await bench.stands('child', 'blocked')
+    },
+  )
 
   for (const state of TASK_STATES) {
     if (state === 'blocked' || state === 'skipped') continue
