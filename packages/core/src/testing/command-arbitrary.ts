@@ -36,8 +36,9 @@ export function commandArbitrary(fc: FastCheck): Arbitrary<Command> {
     group: maybe(pick, 25),
     exempt: often(20),
     expiresIn: maybe(time, 12),
+    debounce: maybe(fc.record({ key: pick, maxWait: maybe(time, 50) }), 15),
     watcher: maybe(pick, 20),
-    bad: maybe(fc.constantFrom('id', 'priority', 'parent'), 4),
+    bad: maybe(fc.constantFrom('id', 'priority', 'parent', 'key'), 4),
   })
   const units = fc.oneof(
     { weight: 3, arbitrary: fc.tuple(fc.tuple(task)) },

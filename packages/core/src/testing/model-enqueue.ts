@@ -1,8 +1,10 @@
 /** The model of enqueue: which outcome each task must have, and where it goes. */
 import assert from 'node:assert/strict'
 import { isRefusal, type EnqueueOptions, type EnqueueOutcome, type NewTask, type Unit } from '../storage.js'
+import { absorb, absorberOf, keyOf, openWindow } from './model-debounce.js'
 import { GENERATED, WATCHED, type ModelQueue } from './model-queue.js'
 import { isDoomed, type ModelTask } from './model-task.js'
+import { codeOf } from './sketch.js'
 
 const STORABLE = /^[A-Za-z0-9._:@/+=~#-]{1,256}$/
 
@@ -23,9 +25,10 @@ export function checkEnqueue(
   assert.equal(outcomes.length, expected.length, 'enqueue does not answer for each task')
   for (const [index, outcome] of outcomes.entries()) {
     const wanted = expected[index] as string | readonly string[]
-    const got = isRefusal(outcome) ? outcome.code : typeof outcome === 'string' ? outcome : 'into another'
-    const fits =
-      typeof wanted === 'string' ? typeof outcome === 'string' && got === wanted : wanted.includes(got)
+    const got = codeOf(outcome) as string
+    const fits = isRefusal(outcome)
+      ? typeof wanted !== 'string' && wanted.includes(got)
+      : typeof wanted === 'string' && got === wanted
     assert.ok(fits, `enqueue of task ${index}: ${got} instead of ${String(wanted)}`)
   }
 }
@@ -34,6 +37,7 @@ export function checkEnqueue(
 function refusalsOf(queue: ModelQueue, unit: readonly NewTask[], maxQueueSize = Infinity): string[] {
   const reasons = new Set<string>()
   const fresh = new Set<string>()
+  const windows = new Set<string>()
   for (const task of unit) {
     if (isKnown(queue, task.id) || fresh.has(task.id)) continue
     if (!STORABLE.test(task.id)) reasons.add('OPTION_INVALID')
@@ -41,6 +45,11 @@ function refusalsOf(queue: ModelQueue, unit: readonly NewTask[], maxQueueSize = 
       reasons.add('OPTION_INVALID')
     for (const id of task.after?.ids ?? [])
       if (!queue.tasks.has(id) && !fresh.has(id)) reasons.add('DEPENDENCY_NOT_FOUND')
+    if (task.debounce !== undefined && !STORABLE.test(task.debounce.key)) reasons.add('OPTION_INVALID')
+    // What goes into another task takes no room, and is no parent.
+    const key = keyOf(task)
+    if (key !== undefined && (windows.has(key) || absorberOf(queue, task))) continue
+    if (key !== undefined) windows.add(key)
     fresh.add(task.id)
   }
   const waiting = ['pending', 'scheduled', 'blocked'] as const
@@ -61,6 +70,11 @@ function enqueueOne(queue: ModelQueue, given: NewTask, rank: number): string {
   if (before !== undefined) {
     const isSame = given.nonce !== undefined && given.nonce === before.nonce
     return GENERATED.test(given.id) || isSame ? 'repeated' : 'duplicate'
+  }
+  const absorber = absorberOf(queue, given)
+  if (absorber !== undefined) {
+    absorb(queue, absorber, given)
+    return `into ${absorber.id}`
   }
   accept(queue, given, rank)
   return 'accepted'
@@ -112,9 +126,11 @@ function accept(queue: ModelQueue, given: NewTask, rank: number): void {
     watchers: new Map(),
     keptUntil: 0,
     neededUntil: 0,
+    window: undefined,
   }
   queue.tasks.set(task.id, task)
   queue.count('enqueued')
+  openWindow(queue, task, given)
   if (given.watcher !== undefined) task.watchers.set(given.watcher, queue.now + WATCHED)
   if (given.after !== undefined) {
     queue.addParents(task, given.after)

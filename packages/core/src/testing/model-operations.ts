@@ -94,6 +94,7 @@ function revive(queue: ModelQueue, task: ModelTask, { payload }: ReviveOptions):
   task.delay = undefined
   task.runAt = undefined
   task.keptUntil = 0
+  if (task.window) task.window.openedAt = undefined
   if (payload !== undefined) {
     task.payload = payload.payload
     task.codec = payload.codec

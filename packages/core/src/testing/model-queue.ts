@@ -40,6 +40,8 @@ export class ModelQueue {
   readonly tombstones: Map<string, { nonce: string | undefined; until: number }> = new Map()
   readonly history: Map<number, Record<Counted, number>> = new Map()
   readonly sessions: Set<ModelSession> = new Set<ModelSession>()
+  /** Of each debounce key and kind, the newest task that was stored with it. */
+  readonly windows: Map<string, ModelTask> = new Map<string, ModelTask>()
   /** Of the session opened last. */
   retention: Retention | undefined = undefined
   paused = false
@@ -341,6 +343,7 @@ export class ModelQueue {
     this.#unpin(task)
     this.fresh.delete(task)
     this.tasks.delete(task.id)
+    if (task.window && this.windows.get(task.window.key) === task) this.windows.delete(task.window.key)
     if (!GENERATED.test(task.id)) {
       this.tombstones.set(task.id, { nonce: task.nonce, until: this.now + DAY })
     }

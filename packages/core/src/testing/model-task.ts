@@ -84,6 +84,16 @@ export interface ModelTask {
   /** Until when its final record stays for those who read it, or (since then) was needed by another task. */
   keptUntil: number
   neededUntil: number
+  /** Of its debounce key. */
+  window: ModelWindow | undefined
+}
+
+export interface ModelWindow {
+  readonly key: string
+  /** `undefined` when the next task that comes opens it anew. */
+  openedAt: number | undefined
+  /** The id of the last one that went into the task. */
+  newest: string | undefined
 }
 
 export interface ModelGroup {

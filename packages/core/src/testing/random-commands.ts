@@ -24,9 +24,11 @@ export interface TaskSpec {
   readonly group?: Choice | undefined
   readonly exempt?: boolean | undefined
   readonly expiresIn?: number | undefined
+  /** With it, nothing else stands beside it but the delay. */
+  readonly debounce?: { readonly key: Choice; readonly maxWait?: number | undefined } | undefined
   readonly watcher?: Choice | undefined
   /** Makes the unit one that is refused. */
-  readonly bad?: 'id' | 'priority' | 'parent' | undefined
+  readonly bad?: 'id' | 'priority' | 'parent' | 'key' | undefined
 }
 
 export interface EndSpec {

@@ -1,5 +1,5 @@
 /** What the numbers of random commands stand for, and the requests that are made of them. */
-import type { Dependencies, Mark, NewTask, Report, Retention, Settlement } from '../storage.js'
+import type { Debounce, Dependencies, Mark, NewTask, Report, Retention, Settlement } from '../storage.js'
 import type { ModelQueue } from './model-queue.js'
 import { isEnded } from './model-task.js'
 import type { EndSpec, TaskSpec } from './random-commands.js'
@@ -59,11 +59,19 @@ export function groupOf(world: RandomWorld, pick: number): string {
 export function taskOf(world: RandomWorld, queue: ModelQueue, spec: TaskSpec): NewTask {
   const { size, nonce, delay, runAt, hold, expiresIn, bad } = spec
   // What is bad has an id that nothing else has: a known one is a duplicate before it is bad.
-  const id = bad === 'id' ? 'not an id' : bad === 'priority' ? 'badly' : anyId(spec.id)
+  const id = bad === 'id' ? 'not an id' : bad === undefined || bad === 'parent' ? anyId(spec.id) : 'badly'
   const text = `${id}${'.'.repeat(size)}`
   const after: Dependencies | undefined = spec.after && {
     ids: bad === 'parent' ? ['nobody'] : spec.after.map((pick) => parentOf(queue, pick)),
     on: spec.on ?? 'success',
+  }
+  const debounce = debounceOf(spec)
+  const rest: Partial<NewTask> = {
+    ...(runAt !== undefined && { runAt: world.now + runAt }),
+    ...(after && { after }),
+    ...(hold === true && { hold }),
+    ...(spec.group !== undefined && { group: { id: groupOf(world, spec.group), exempt: spec.exempt } }),
+    ...(expiresIn !== undefined && { expiresIn }),
   }
   return {
     id,
@@ -74,13 +82,14 @@ export function taskOf(world: RandomWorld, queue: ModelQueue, spec: TaskSpec): N
     ...(size % 3 === 0 && { options: `options of ${id}` }),
     ...(nonce !== 'none' && { nonce: nonce === 'own' ? `of ${id}` : `other ${size}` }),
     ...(delay !== undefined && { delay }),
-    ...(runAt !== undefined && { runAt: world.now + runAt }),
-    ...(after && { after }),
-    ...(hold === true && { hold }),
-    ...(spec.group !== undefined && { group: { id: groupOf(world, spec.group), exempt: spec.exempt } }),
-    ...(expiresIn !== undefined && { expiresIn }),
+    ...(debounce ? { debounce } : rest),
     ...(spec.watcher !== undefined && { watcher: at(WATCHERS, spec.watcher) }),
   }
+}
+
+function debounceOf({ bad, debounce }: TaskSpec): Debounce | undefined {
+  if (bad === 'key') return { key: 'not a key' }
+  return debounce && { key: `key${debounce.key % 2}`, maxWait: debounce.maxWait }
 }
 
 export function settlementOf(
