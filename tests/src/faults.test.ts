@@ -1,9 +1,25 @@
 /** The list of seeded faults fits the sources, and the search for them works. All of them: `npm run faults`. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { afterAll, describe, expect, it } from 'vitest'
 import { FaultyCore, sourceOf, withFault } from './fault-search.js'
 import { FAULTS } from './seeded-faults.js'
 
 describe('the list of faults', () => {
+  it('is that of the reference page, which says of each who finds it', () => {
+    const page = readFileSync(
+      join(import.meta.dirname, '..', '..', 'docs', 'reference', 'random-test.md'),
+      'utf8',
+    )
+    const table = page.slice(page.indexOf('## Seeded faults'))
+    const rows = [...table.matchAll(/^\| ([^|]+) \| (no)?[^|]+ \| run \d+, \d+ commands \|$/gm)]
+    expect(rows.map(([, name, no]) => [name, no !== undefined])).toEqual(
+      FAULTS.map(({ name, unseenBySuite }) => [name, unseenBySuite !== undefined]),
+    )
+    const seen = FAULTS.filter(({ unseenBySuite }) => unseenBySuite === undefined)
+    expect(table).toContain(`finds all ${FAULTS.length} of these within 200 runs, the suite ${seen.length}.`)
+  })
+
   it.each(FAULTS)('has a text that stands in $file once: $name', (fault) => {
     expect(withFault(sourceOf(fault), fault)).not.toBe(sourceOf(fault))
   })

@@ -188,6 +188,37 @@ export const FAULTS: readonly Fault[] = [
     text: 'return this.pendingCount() + this.due.size + this.need.size',
     fault: 'return this.pendingCount() + this.need.size',
   },
+  // -------------------------------------------------------------------------------------------------- debounce
+  {
+    name: 'a ready task takes up no other of its key',
+    file: 'memory-debounce.ts',
+    text: 'task.where === queue.due || task.where instanceof Line',
+    fault: 'task.where === queue.due',
+  },
+  {
+    name: 'maxWait counts from the latest task of its window',
+    file: 'memory-debounce.ts',
+    text: 'const openedAt = known.attempts > 0 ? now : (window.openedAt ?? now)',
+    fault: 'const openedAt = now',
+  },
+  {
+    name: 'the repeat of a task that went into another is a task of its own',
+    file: 'memory-debounce.ts',
+    text: 'known.rare?.window?.newest === task.id',
+    fault: 'false',
+  },
+  {
+    name: 'a task that takes up another goes on with its attempts',
+    file: 'memory-debounce.ts',
+    text: '  known.attempts = 0\n',
+    fault: '',
+  },
+  {
+    name: 'the removal of an older task frees the key of a newer one',
+    file: 'memory-queue.ts',
+    text: 'if (rare.window !== undefined && this.windows.get(rare.window.key) === task)',
+    fault: 'if (rare.window !== undefined)',
+  },
   // ----------------------------------------------------------------------------------------- dependents and groups
   {
     name: 'a task that is skipped releases no dependents',
