@@ -92,11 +92,13 @@ function debounceOf({ bad, debounce }: TaskSpec): Debounce | undefined {
   return debounce && { key: `key${debounce.key % 2}`, maxWait: debounce.maxWait }
 }
 
+/** @param waits what earlier suspensions of the same request wait for, to which this one is added */
 export function settlementOf(
   world: RandomWorld,
   node: Node,
   held: readonly Mark[],
   spec: EndSpec,
+  waits: Map<string, string[]>,
 ): Settlement | undefined {
   const { claims, queue } = node
   const others = world.everyNode.flatMap((other) => (other.queue === queue ? other.claims : []))
@@ -104,14 +106,13 @@ export function settlementOf(
   const claim = at(from, spec.claim) ?? at(claims, spec.claim)
   if (claim === undefined) return undefined
   const { outcome, until, on, more, cancelGroup } = spec
-  const own = queue.tasks.get(claim.id)
+  const waitsForOwn = (id: string): boolean =>
+    id === claim.id || [...(queue.tasks.get(id)?.open ?? []), ...(waits.get(id) ?? [])].some(waitsForOwn)
   const ids = (spec.after ?? [])
     .map((pick) => (pick % 20 === 0 ? 'nobody' : idOf(queue, pick)))
     // Nobody but the caller can know that tasks wait for each other, and they would for ever.
-    .filter((id) => {
-      const other = queue.tasks.get(id)
-      return !own || !other || (other !== own && !queue.waitsForAny(other, new Set([own])))
-    })
+    .filter((id) => !waitsForOwn(id))
+  if (outcome === 'suspended') waits.set(claim.id, [...(waits.get(claim.id) ?? []), ...ids])
   const duration = more ? 7 : 3
   const details = {
     success: { result: more ? 'result' : Buffer.from('bytes'), duration },

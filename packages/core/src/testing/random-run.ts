@@ -261,13 +261,14 @@ class RandomRun {
     const marksOf = (picks: readonly number[]): Mark[] =>
       picks.flatMap((pick) => at(pick % 5 === 0 ? node.claims : held, pick) ?? [])
     const { want, wantBytes, moreUrgentThan, renew, ackTaken } = command
+    const waits = new Map<string, string[]>()
     const request: WorkRequest = {
       session: node.session.id,
       ack: node.ack,
       ackTaken: ackTaken ? node.ackTaken : 0,
       marks: marksOf(command.marks),
       reports: marksOf(command.reports).map((mark, index) => reportOf(mark, index)),
-      settlements: command.ends.flatMap((end) => settlementOf(this.#world, node, held, end) ?? []),
+      settlements: command.ends.flatMap((end) => settlementOf(this.#world, node, held, end, waits) ?? []),
       renew,
       want,
       ...(wantBytes !== undefined && { wantBytes }),
