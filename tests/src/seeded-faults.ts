@@ -266,9 +266,9 @@ export const FAULTS: readonly Fault[] = [
   // ----------------------------------------------------------------------------------------------- operations
   {
     name: 'a task that gets another priority loses its age',
-    file: 'memory-storage.ts',
-    text: 'queue.rescore(task, rescore(task.score, priority), now)',
-    fault: 'queue.rescore(task, queue.nextScore(priority), now)',
+    file: 'memory-queue.ts',
+    text: '    task.priority = priority\n    if (where === this.ready)',
+    fault: '    task.priority = priority\n    this.renumber(task)\n    if (where === this.ready)',
   },
   {
     name: 'a retried task keeps its reclaims',
