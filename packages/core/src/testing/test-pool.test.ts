@@ -270,6 +270,71 @@ describe('drain', () => {
   })
 })
 
+describe('drain with a timeout', () => {
+  it('ends when the clock has come to it, and says what is left', async () => {
+    const pool = poolOf({ executor: () => new Promise(() => {}) })
+    await pool.submit(undefined as never)
+    const drained = expect(pool.drain({ timeout: '5s' })).rejects.toMatchObject({
+      code: 'WAIT_TIMEOUT',
+      message: 'drain: 0 tasks are pending and 1 run',
+    })
+    await pool.advance('5s')
+    await drained
+  })
+
+  it('of 0 runs what ends at once, and leaves no timer behind', async () => {
+    const pool = mailPool()
+    await pool.submit(sendMail, { to: 'ada' })
+    await pool.drain({ timeout: 0 })
+    expect(sent).toEqual(['ada'])
+    await pool.drain({ timeout: '1m' })
+    await expect(pool.drain({ timeout: 'soon' })).rejects.toThrow(/timeout: expected a duration/)
+    const stuck = poolOf({ executor: () => new Promise(() => {}) })
+    await stuck.submit(undefined as never)
+    await expect(stuck.drain({ timeout: 0 })).rejects.toMatchObject({ code: 'WAIT_TIMEOUT' })
+    expect(pool.clock.nextEventIn).not.toBe(60_000)
+  })
+})
+
+describe('a pool that the test has paused itself', () => {
+  it.each(['manual', 'auto'] as const)('stands still until it is resumed: %s', async (run) => {
+    const pool = mailPool({ run })
+    await pool.start()
+    await pool.pause({ local: true })
+    await pool.submit(sendMail, { to: 'ada' })
+    await pool.drain()
+    await pool.advance('1h')
+    expect(sent).toEqual([])
+    expect((await pool.counts()).pending).toBe(1)
+    await pool.resume({ local: true })
+    if (run === 'manual') {
+      await pool.clock.settle()
+      expect(sent).toEqual([])
+    }
+    await pool.drain()
+    expect(sent).toEqual(['ada'])
+  })
+
+  it('lets what runs end', async () => {
+    const first = defineTask({
+      name: 'first',
+      handler: async () => {
+        await pool.pause({ local: true })
+        await pool.submit(sendMail, { to: 'later' })
+        await busy()
+        sent.push('first')
+      },
+    })
+    const pool = poolOf({ tasks: [first, sendMail] })
+    await pool.submit(first, undefined)
+    await pool.drain()
+    expect(sent).toEqual(['first'])
+    await pool.resume({ local: true })
+    await pool.drain()
+    expect(sent).toEqual(['first', 'later'])
+  })
+})
+
 describe('advance', () => {
   it('lets each thing happen at its own time, in order', async () => {
     const log: string[] = []
@@ -368,6 +433,75 @@ describe('who waits for a result', () => {
     const rest = await pool.submit(3)
     await busy()
     expect(await pool.getStatus(rest)).toBe('pending')
+  })
+
+  describe('that only time could bring', () => {
+    const flaky = (): TestPool<string, string> => {
+      let calls = 0
+      return poolOf({
+        retry: { limit: 3, delay: '10s', jitter: 'none' },
+        executor: (text: string) => {
+          if (++calls === 1) throw new Error('once')
+          return text
+        },
+      })
+    }
+
+    it('is told which task is due, and when', async () => {
+      const pool = flaky()
+      const failed = await pool.run('text').then(
+        () => undefined,
+        (error: unknown) => error,
+      )
+      const { id } = pool.submitted()[0] as SubmittedTask
+      expect(failed).toMatchObject({
+        code: 'ILLEGAL_STATE',
+        message:
+          'run: nothing is ready or running, and time stands still: ' +
+          `task ${id} (of the executor) is due for attempt 2 in 10000 ms. Move time on meanwhile: advance(10000)`,
+      })
+      await pool.submit('soon', { delay: 5 })
+      await expect(pool.waitForResult(id, { timeout: '1s' })).rejects.toMatchObject({
+        code: 'ILLEGAL_STATE',
+        taskId: id,
+        message: expect.stringMatching(
+          new RegExp(`^waitForResult: task ${id}: .* of 2 tasks the first, .* is due in 5 ms`),
+        ) as string,
+      })
+      // Nothing is lost by it.
+      await pool.advance('10s')
+      expect(await pool.getResult(id as never)).toBe('text')
+    })
+
+    it('is left alone when time is moved meanwhile', async () => {
+      const pool = flaky()
+      const result = pool.run('text')
+      await pool.drain()
+      await pool.advance('9s')
+      await pool.advance('1s')
+      expect(await result).toBe('text')
+    })
+
+    it('is told of all else that it waits for', async () => {
+      const pool = flaky()
+      const held = await pool.submit('held', { hold: true })
+      await expect(pool.waitForResult(held)).rejects.toThrow(/no task is due later either; explain\(id\)/)
+      await pool.pause()
+      await expect(pool.run('a')).rejects.toThrow(/the queue is paused, until resume\(\)/)
+      await pool.resume()
+      await pool.pause({ local: true })
+      await expect(pool.run('b')).rejects.toThrow(/this pool is paused, until resume\({ local: true }\)/)
+    })
+
+    it('is waited for while a handler takes its time', async () => {
+      const pool = poolOf({ executor: () => new Promise((resolve) => realTimeout(resolve, 1500, 'slow')) })
+      expect(await pool.run(undefined as never)).toBe('slow')
+    })
+
+    it("is told so with run: 'auto' too", async () => {
+      const pool = poolOf({ run: 'auto', executor: (text: string) => text })
+      await expect(pool.run('text', { delay: '1m' })).rejects.toThrow(/is due in 60000 ms/)
+    })
   })
 
   it('may be a handler', async () => {

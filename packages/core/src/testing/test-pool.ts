@@ -11,7 +11,7 @@ import { realTime } from '../clock.js'
 import { jsonCodec } from '../codec.js'
 import type { TaskDefinition } from '../define-task.js'
 import { parseDuration, type Duration } from '../duration.js'
-import { optionError } from '../errors.js'
+import { NeoTaskError, optionError } from '../errors.js'
 import { memoryStorage } from '../memory-storage.js'
 import type { SubmitOptions } from '../options.js'
 import {
@@ -19,6 +19,7 @@ import {
   wakeChannel,
   type EnqueueOutcome,
   type NewTask,
+  type QueueRef,
   type SessionFace,
   type Storage,
 } from '../storage.js'
@@ -51,6 +52,8 @@ export interface TestPoolOptions<Data = never, Result = unknown> extends Omit<
 
 /** Real ms that a running handler has before time is moved on without its end. */
 const PATIENCE = 100
+/** So many times that long a wait stays open while nothing happens at all: the test may be about to move time. */
+const STILL = 10
 /** No leap of the clock makes the session look dead. */
 const SESSION_TTL = '36500d'
 const DRAINED = 1000
@@ -76,17 +79,24 @@ export class TestPool<Data = never, Result = unknown> extends TaskPool<Data, Res
   /** The time of the pool and of its storage. To move it, call {@link advance}, which lets the tasks run too. */
   readonly clock: ManualClock
   readonly #storage: Storage
-  readonly #queue: string
+  readonly #ref: QueueRef
   readonly #submitted: SubmittedTasks
   readonly #manual: boolean
   /** Calls that wait for tasks to run. */
   #waiting = 0
+  /** The test has paused this pool, as every pool can be. */
+  #pausedHere = false
   /** A call of the storage's that nobody takes note of. */
   readonly #work: SessionFace['work']
-  /** The session of the pool, once it consumes. */
-  #session: string | undefined
-  /** Whoever waits for the session to be answered. */
+  /** The sessions that are open: one for the handlers that are functions, one for those that are files. */
+  readonly #sessions = new Set<string>()
+  /** Whoever waits for a session to be answered. */
   #listeners: (() => void)[] = []
+  /** Calls that wait for a result: what rejects each, and its task, if that is known. */
+  readonly #waits = new Map<(error: NeoTaskError) => void, string | undefined>()
+  /** Answers to sessions, and calls that wait: what does not grow stands still. */
+  #happened = 0
+  #isWatching = false
 
   constructor(options: TestPoolOptions<Data, Result>) {
     const { run = 'manual', clock = new ManualClock(), ...rest } = options
@@ -96,7 +106,7 @@ export class TestPool<Data = never, Result = unknown> extends TaskPool<Data, Res
     super({ ...rest, clock, storage, sessionTtl: SESSION_TTL, autoStart: true, loadLimit: undefined })
     this.clock = clock
     this.#storage = storage
-    this.#queue = options.queue ?? 'default'
+    this.#ref = { tenant: 'default', queue: options.queue ?? 'default' }
     this.#submitted = new SubmittedTasks(options.codec ?? jsonCodec)
     this.#manual = run === 'manual'
     this.#work = storage.session.work.bind(storage.session)
@@ -140,10 +150,26 @@ export class TestPool<Data = never, Result = unknown> extends TaskPool<Data, Res
 
   /**
    * Runs what is ready, and what that makes ready; resolves when nothing is ready or running. What is due later stays:
-   * delays, retries. Waits for handlers as long as they take; a `timeout` never passes, because the clock stands still.
+   * delays, retries; so does everything while the queue or this pool is paused. Waits for handlers as long as they take:
+   * the clock stands still, so that their own timeouts do not pass.
+   *
+   * Rejects: `WAIT_TIMEOUT`.
+   *
+   * @param options.timeout the longest to wait, by the clock of the pool: it passes when something else moves time.
+   * Default: none
    */
-  override async drain(): Promise<void> {
-    await this.#running(() => this.#settle(Infinity))
+  override async drain(options: { timeout?: Duration } = {}): Promise<void> {
+    const { timeout } = options
+    const ms = timeout === undefined ? Infinity : parseDuration(timeout, 'timeout')
+    const until = this.clock.monotonic() + ms
+    const timer = ms === Infinity ? undefined : this.clock.after(ms, () => this.#answered(), { hold: true })
+    try {
+      if (await this.#running(() => this.#settle(Infinity, until))) return
+    } finally {
+      timer?.cancel()
+    }
+    const { pending, running } = await this.counts()
+    throw new NeoTaskError('WAIT_TIMEOUT', `drain: ${pending} tasks are pending and ${running} run`)
   }
 
   /**
@@ -164,17 +190,38 @@ export class TestPool<Data = never, Result = unknown> extends TaskPool<Data, Res
     })
   }
 
+  /**
+   * Stores a task, lets tasks run, and waits for its result. Rejects as every pool does, and with `ILLEGAL_STATE` when
+   * nothing has been ready, running or moved on for a second of real time: without {@link advance} the result never comes.
+   */
   override run<Input, R>(task: TaskDefinition<Input, R>, data: Input, options?: SubmitOptions): Promise<R>
   override run(data: Data, options?: SubmitOptions): Promise<Result>
   override run(...call: unknown[]): Promise<unknown> {
-    return this.#running(() => super.run(...(call as [Data, SubmitOptions])))
+    return this.#resultOf(undefined, () => super.run(...(call as [Data, SubmitOptions])))
   }
 
+  /** Lets tasks run, and waits for the result of one. Rejects as {@link run} does. */
   override waitForResult<R = Result>(
     id: TaskId<R>,
     options?: { timeout?: Duration; signal?: AbortSignal },
   ): Promise<R> {
-    return this.#running(() => super.waitForResult(id, options))
+    return this.#resultOf(id, () => super.waitForResult(id, options))
+  }
+
+  /** As of every pool. With `local` this one stands still, also while somebody waits, until it is resumed likewise. */
+  override async pause(options: { local?: boolean } = {}): Promise<void> {
+    await super.pause(options)
+    if (options.local === true) this.#pausedHere = true
+  }
+
+  /** As of every pool. What was paused with `local` runs again as the option `run` says. */
+  override async resume(options: { local?: boolean } = {}): Promise<void> {
+    if (options.local !== true) {
+      await super.resume(options)
+      return
+    }
+    this.#pausedHere = false
+    await this.#stopOrGo()
   }
 
   /**
@@ -195,38 +242,114 @@ export class TestPool<Data = never, Result = unknown> extends TaskPool<Data, Res
   /** Lets tasks run while the action lasts. */
   async #running<T>(action: () => Promise<T>): Promise<T> {
     await this.start()
-    if (this.#manual && this.#waiting++ === 0) await super.resume({ local: true })
+    if (this.#waiting++ === 0) await this.#stopOrGo()
     try {
       return await action()
     } finally {
       // Of a pool that was closed meanwhile nothing runs anyway.
-      if (this.#manual && --this.#waiting === 0) await super.pause({ local: true }).catch(() => {})
+      if (--this.#waiting === 0) await this.#stopOrGo().catch(() => {})
     }
   }
 
-  /** Lets run what is ready now, until all is done or nothing has ended for `patience` ms of real time. */
-  async #settle(patience: number): Promise<void> {
+  /** Tasks run while somebody waits, or always, and never while the test has paused this pool. */
+  async #stopOrGo(): Promise<void> {
+    const mayRun = !this.#pausedHere && (!this.#manual || this.#waiting > 0)
+    await (mayRun ? super.resume({ local: true }) : super.pause({ local: true }))
+  }
+
+  /**
+   * Lets run what is ready now, until all is done, nothing has ended for `patience` ms of real time, or the clock has
+   * come to `until`.
+   *
+   * @returns whether all is done
+   */
+  async #settle(patience: number, until = Infinity): Promise<boolean> {
     for (;;) {
       const answered = new Promise<true>((resolve) => this.#listeners.push(() => resolve(true)))
       await this.clock.settle()
       const { isBusy } = await this.#look()
-      if (!isBusy) return
-      if (!(await within(patience, answered))) return
+      if (!isBusy) return true
+      if (this.clock.monotonic() >= until || !(await within(patience, answered))) return false
     }
+  }
+
+  /** Lets tasks run until the action has its result, or it is certain that only time could bring it. */
+  #resultOf<T>(id: string | undefined, action: () => Promise<T>): Promise<T> {
+    return this.#running(
+      () =>
+        new Promise((resolve, reject) => {
+          const ended = (): void => void this.#waits.delete(reject)
+          this.#waits.set(reject, id)
+          this.#happened++
+          action().then(resolve, reject).finally(ended)
+          if (!this.#isWatching) void this.#watch()
+        }),
+    )
+  }
+
+  /** While there are calls that wait for a result: ends them once the pool stands still. Never rejects. */
+  async #watch(): Promise<void> {
+    this.#isWatching = true
+    for (let still = 0; this.#waits.size > 0;) {
+      const [happened, time] = [this.#happened, this.clock.monotonic()]
+      await realTime(PATIENCE)
+      const isStill = happened === this.#happened && time === this.clock.monotonic()
+      still = isStill && !(await this.#look()).isBusy ? still + 1 : 0
+      if (still >= STILL) await this.#endWaits()
+    }
+    this.#isWatching = false
+  }
+
+  async #endWaits(): Promise<void> {
+    const waits = [...this.#waits]
+    this.#waits.clear()
+    const why = `nothing is ready or running, and time stands still: ${await this.#nextToCome()}`
+    for (const [reject, taskId] of waits) {
+      const [call, options] =
+        taskId === undefined ? ['run', {}] : [`waitForResult: task ${taskId}`, { taskId }]
+      reject(new NeoTaskError('ILLEGAL_STATE', `${call}: ${why}`, options))
+    }
+  }
+
+  async #nextToCome(): Promise<string> {
+    if (this.#pausedHere) return 'this pool is paused, until resume({ local: true })'
+    const { queue } = this.#storage
+    const { paused, scheduled } = await queue.counts(this.#ref)
+    if (paused) return 'the queue is paused, until resume()'
+    const { tasks } = await queue.list(this.#ref, { state: 'scheduled', limit: 1 })
+    const [first] = tasks
+    if (first === undefined) return 'no task is due later either; explain(id) says what a task waits for'
+    const { id, kind, attempts, dueAt = 0 } = first
+    const what = kind === '' ? 'of the executor' : `'${kind}'`
+    const ms = dueAt - this.clock.now()
+    const which = scheduled === 1 ? 'task' : `of ${scheduled} tasks the first,`
+    const when = `${attempts > 0 ? `for attempt ${attempts + 1} ` : ''}in ${ms} ms`
+    return `${which} ${id} (${what}) is due ${when}. Move time on meanwhile: advance(${ms})`
   }
 
   /** What there is to do now, and in how many ms there is more. */
   async #look(): Promise<{ isBusy: boolean; nextDueIn: number }> {
-    const { upkeep, notices } = this.#storage
-    const ref = { tenant: 'default', queue: this.#queue }
-    while ((await upkeep.drain(ref, DRAINED)) === 'more');
-    if (this.#session === undefined) return { isBusy: false, nextDueIn: Infinity }
+    while ((await this.#storage.upkeep.drain(this.#ref, DRAINED)) === 'more');
+    const looks = await Promise.all([...this.#sessions].map((session) => this.#lookAt(session)))
+    return {
+      isBusy: looks.some(({ isBusy }) => isBusy),
+      nextDueIn: Math.min(Infinity, ...looks.map(({ nextDueIn }) => nextDueIn)),
+    }
+  }
+
+  async #lookAt(session: string): Promise<{ isBusy: boolean; nextDueIn: number }> {
     const nothing = { marks: [], reports: [], settlements: [], renew: false, want: 0 }
-    const reply = await this.#work({ session: this.#session, ack: 0, ackTaken: 0, ...nothing })
-    const isReady = reply.head !== undefined && !reply.paused
+    const reply = await this.#work({ session, ack: 0, ackTaken: 0, ...nothing })
+    const isReady = reply.head !== undefined && !reply.paused && !this.#pausedHere
     // Otherwise a message that was missed would be made good by the next poll, for which the clock would have to move.
-    if (isReady) await notices.publish(wakeChannel(this.#session), '')
+    if (isReady) await this.#storage.notices.publish(wakeChannel(session), '')
     return { isBusy: isReady || reply.held > 0, nextDueIn: reply.nextDueIn ?? Infinity }
+  }
+
+  /** A session was answered. */
+  #answered(): void {
+    this.#happened++
+    for (const listener of this.#listeners.splice(0)) listener()
   }
 
   #note(task: NewTask, outcome: EnqueueOutcome | undefined): void {
@@ -254,11 +377,16 @@ export class TestPool<Data = never, Result = unknown> extends TaskPool<Data, Res
     const open = session.open.bind(session)
     session.open = async (id, options) => {
       await open(id, options)
-      this.#session = id
+      this.#sessions.add(id)
+    }
+    const end = session.end.bind(session)
+    session.end = async (id, limit) => {
+      this.#sessions.delete(id)
+      return await end(id, limit)
     }
     session.work = async (request) => {
       const reply = await this.#work(request)
-      for (const listener of this.#listeners.splice(0)) listener()
+      this.#answered()
       return reply
     }
   }
