@@ -1,7 +1,8 @@
 /** For tests: of applications that submit tasks, and of storages. Needs no test runner, and works with each. */
 export { createTestPool } from './test-pool.js'
 export type { TestPool, TestPoolOptions } from './test-pool.js'
-export type { Expected, PartialData, SubmittedOptions, SubmittedTask } from './submitted-tasks.js'
+export type { PartialData } from './expected-data.js'
+export type { Expected, SubmittedOptions, SubmittedTask } from './submitted-tasks.js'
 export { storageSuite } from './storage-suite.js'
 export type { StorageSuiteOptions } from './storage-suite.js'
 export type { Opened } from './harness.js'

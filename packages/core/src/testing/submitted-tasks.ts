@@ -4,13 +4,14 @@
  * A task is remembered when the storage has accepted it, with the data that its handler will get.
  */
 import { AssertionError, deepStrictEqual } from 'node:assert'
-import { inspect, isDeepStrictEqual } from 'node:util'
+import { inspect } from 'node:util'
 import type { Codec } from '../codec.js'
 import { TaskDefinition } from '../define-task.js'
 import { optionError } from '../errors.js'
 import { parseStored } from '../kinds.js'
 import type { RetryPolicy } from '../retry-policy.js'
 import type { Dependencies, NewTask } from '../storage.js'
+import { checkExpected, matches, merge, type PartialData } from './expected-data.js'
 
 /** A task that was submitted to a test pool. */
 export interface SubmittedTask<Data = unknown> {
@@ -37,13 +38,6 @@ export interface SubmittedOptions {
   readonly timeout?: number | undefined
   readonly tags?: readonly string[] | undefined
 }
-
-/** Some of the properties of `Data`, at any depth. */
-export type PartialData<Data> = Data extends (...args: never[]) => unknown
-  ? Data
-  : Data extends object
-    ? { readonly [Key in keyof Data]?: PartialData<Data[Key]> | undefined }
-    : Data
 
 /** What a submitted task is looked for by: properties that its data must have, or a function that says yes. */
 export type Expected<Data> = PartialData<Data> | ((data: Data, task: SubmittedTask<Data>) => boolean)
@@ -75,16 +69,26 @@ export class SubmittedTasks {
   /** @returns the first that fits */
   assertSubmitted(task: TaskDefinition | string, expected: unknown): SubmittedTask {
     const candidates = this.of(task)
-    const found = candidates.find((candidate) => fits(candidate, expected))
+    const found = candidates.find(this.#fit(expected))
     if (found === undefined) throw this.#missing(nameOf(task), candidates, expected)
     return found
   }
 
   assertNotSubmitted(task: TaskDefinition | string, expected: unknown): void {
-    const found = this.of(task).filter((candidate) => fits(candidate, expected))
+    const found = this.of(task).filter(this.#fit(expected))
     if (found.length === 0) return
     const message = `no task ${label(nameOf(task))} should have been submitted${wording(expected)}, but ${count(found.length)}:\n\n${list(found)}`
     throw new AssertionError({ message, operator: 'assertNotSubmitted' })
+  }
+
+  /** What is expected, as a question to each task. */
+  #fit(expected: unknown): (task: SubmittedTask) => boolean {
+    if (expected === undefined) return () => true
+    if (typeof expected === 'function') {
+      return (task) => (expected as (data: unknown, task: SubmittedTask) => unknown)(task.data, task) === true
+    }
+    checkExpected(this.#codec, expected)
+    return (task) => matches(this.#codec, task.data, expected)
   }
 
   #missing(name: string, candidates: readonly SubmittedTask[], expected: unknown): AssertionError {
@@ -96,11 +100,25 @@ export class SubmittedTasks {
       const message = `${what}${wording(expected)}; it had the choice of ${candidates.length}:\n\n${list(candidates)}`
       return new AssertionError({ message, operator })
     }
-    const closest = closestTo(candidates, expected)
-    const wanted = merge(closest.data, expected)
+    const closest = this.#closest(candidates, expected)
+    const wanted = merge(this.#codec, closest.data, expected)
     const others = candidates.length === 1 ? 'the only one' : `the closest of ${candidates.length}`
     const message = `${what}${wording(expected)}; ${others} is ${closest.id}:\n\n${difference(closest.data, wanted)}`
     return new AssertionError({ message, operator, actual: closest.data, expected: wanted })
+  }
+
+  #closest(tasks: readonly SubmittedTask[], expected: unknown): SubmittedTask {
+    let closest = tasks[0] as SubmittedTask
+    let best = -1
+    for (const task of tasks) {
+      const data = (task.data ?? {}) as Record<string, unknown>
+      const wanted = Object.entries(expected ?? {})
+      const same = wanted.filter(([key, value]) => matches(this.#codec, data[key], value)).length
+      if (same <= best) continue
+      best = same
+      closest = task
+    }
+    return closest
   }
 
   #summary(): string {
@@ -125,61 +143,6 @@ function nameOf(task: TaskDefinition | string): string {
   const given: unknown = task
   if (given instanceof TaskDefinition) return given.name
   throw optionError('task', "what defineTask returns, or a name ('' for the executor)", given)
-}
-
-function fits(task: SubmittedTask, expected: unknown): boolean {
-  if (expected === undefined) return true
-  if (typeof expected !== 'function') return matches(task.data, expected)
-  return (expected as (data: unknown, task: SubmittedTask) => unknown)(task.data, task) === true
-}
-
-interface Matcher {
-  readonly asymmetricMatch?: (actual: unknown) => unknown
-  readonly toJSON?: () => unknown
-}
-
-/** Whether a value has what is expected of it: of objects only the properties named, of arrays all items. */
-function matches(actual: unknown, expected: unknown): boolean {
-  if (isDeepStrictEqual(actual, expected)) return true
-  if (typeof expected !== 'object' || expected === null) return false
-  // The matchers of vitest and jest, such as expect.any(String).
-  const { asymmetricMatch, toJSON } = expected as Matcher
-  if (typeof asymmetricMatch === 'function') return asymmetricMatch.call(expected, actual) === true
-  // A Date was stored as its ISO text.
-  if (typeof toJSON === 'function') return isDeepStrictEqual(actual, toJSON.call(expected))
-  if (typeof actual !== 'object' || actual === null || Array.isArray(actual) !== Array.isArray(expected))
-    return false
-  if (Array.isArray(expected) && (actual as unknown[]).length !== expected.length) return false
-  return Object.entries(expected).every(([key, value]) =>
-    matches((actual as Record<string, unknown>)[key], value),
-  )
-}
-
-function closestTo(tasks: readonly SubmittedTask[], expected: unknown): SubmittedTask {
-  let closest = tasks[0] as SubmittedTask
-  let best = -1
-  for (const task of tasks) {
-    const data = (task.data ?? {}) as Record<string, unknown>
-    const same = Object.entries(expected ?? {}).filter(([key, value]) => matches(data[key], value)).length
-    if (same <= best) continue
-    best = same
-    closest = task
-  }
-  return closest
-}
-
-/** The data with what was expected put in, so that their difference shows nothing else. */
-function merge(actual: unknown, expected: unknown): unknown {
-  if (matches(actual, expected)) return actual
-  if (!isPlain(actual) || !isPlain(expected)) return expected
-  const merged: Record<string, unknown> = { ...actual }
-  for (const [key, value] of Object.entries(expected)) merged[key] = merge(actual[key], value)
-  return merged
-}
-
-function isPlain(value: unknown): value is Record<string, unknown> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) return false
-  return !('asymmetricMatch' in value) && !('toJSON' in value)
 }
 
 function difference(actual: unknown, expected: unknown): string {

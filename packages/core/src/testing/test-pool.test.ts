@@ -1,4 +1,5 @@
 import { AssertionError } from 'node:assert'
+import { deserialize, serialize } from 'node:v8'
 import { afterEach, describe, expect, expectTypeOf, it, vi } from 'vitest'
 import { defineTask } from '../define-task.js'
 import { RetryLaterError } from '../errors.js'
@@ -135,6 +136,75 @@ describe('assertSubmitted', () => {
     pool.assertSubmitted(sendMail, (mail, task) => mail.to === 'bob' && task.options.priority === 2)
     expect(() => pool.assertSubmitted(sendMail, { parts: [] })).toThrow(AssertionError)
     expect(() => pool.assertSubmitted(sendMail, { to: 'ada', sent: new Date(5) })).toThrow(AssertionError)
+  })
+
+  it('compares whole what is no plain object, as its handler would get it', async () => {
+    class Size {
+      readonly bytes: number
+      constructor(bytes: number) {
+        this.bytes = bytes
+      }
+    }
+    const plain = defineTask({ name: 'plain', handler: (_data: { items: unknown }) => {} })
+    const pool = poolOf({ tasks: [plain] })
+    await pool.submit(plain, { items: { bytes: 7, more: [{ at: new Date(5), name: 'a' }] } })
+    pool.assertSubmitted(plain, { items: { more: [{ at: new Date(5) }] } })
+    pool.assertNotSubmitted(plain, { items: { more: [{ at: new Date(6) }] } })
+    pool.assertNotSubmitted(plain, { items: new Size(7) })
+    pool.assertNotSubmitted(plain, { items: { toJSON: () => ({}) } })
+    pool.assertNotSubmitted(plain, { items: [] })
+    await pool.submit(plain, { items: new Size(7) })
+    pool.assertSubmitted(plain, { items: new Size(7) })
+    pool.assertNotSubmitted(plain, { items: new Size(8) })
+  })
+
+  it('finds text by a RegExp', async () => {
+    const pool = mailPool()
+    await pool.submit(sendMail, { to: 'ada@example.org', parts: [{ name: 'a.png', bytes: 7 }] })
+    await pool.submit(audit, 'sign-up')
+    const regex = /@EXAMPLE/gi
+    for (let n = 0; n < 2; n++) pool.assertSubmitted(sendMail, { to: regex, parts: [{ name: /png$/ }] })
+    pool.assertSubmitted(audit, /^sign/)
+    pool.assertNotSubmitted(sendMail, { to: /^bob/ })
+    expect(() => pool.assertNotSubmitted(sendMail, { to: /^ada/ })).toThrow(AssertionError)
+    pool.assertNotSubmitted('send-mail', { parts: /./ })
+    expect(messageOf(() => pool.assertSubmitted(sendMail, { to: /^bob/ }))).toMatch(
+      /\+\s+to: 'ada@example.org'\n-\s+to: \/\^bob\//,
+    )
+  })
+
+  it.each([
+    ['a Set', new Set(['zzz']), 'Set'],
+    ['an empty Map', new Map(), 'Map'],
+    ['an Error', new Error('zzz'), 'Error'],
+    ['a function', () => true, 'a function'],
+    ['NaN', NaN, 'NaN'],
+  ])('refuses what no data can have, whether or not there is any: %s', async (_, items, named) => {
+    const pool = mailPool()
+    const refused = expect.objectContaining({
+      code: 'PAYLOAD_INVALID',
+      message: expect.stringMatching(
+        new RegExp(`^expected\\.items\\[1\\]: expected .* got .*${named}`),
+      ) as string,
+    }) as Error
+    expect(() => pool.assertNotSubmitted('send-mail', { items: ['a', items] })).toThrow(refused)
+    await pool.submit(sendMail, { to: 'ada', items: { a: 1 } } as Mail)
+    expect(() => pool.assertSubmitted('send-mail', { items: ['a', items] })).toThrow(refused)
+  })
+
+  it('takes what a codec of your own keeps', async () => {
+    const codec = {
+      id: 'v8',
+      encode: serialize,
+      decode: (encoded: unknown) => deserialize(encoded as Buffer),
+    }
+    const pool = poolOf({ codec, executor: (_tags: Set<string>) => {} })
+    await pool.submit(new Set(['a', 'b']))
+    pool.assertSubmitted('', new Set(['a', 'b']))
+    pool.assertNotSubmitted('', new Set(['a']))
+    expect(() => pool.assertNotSubmitted('', { when: () => 1 })).toThrow(
+      /expected\.when: the codec "v8" failed/,
+    )
   })
 
   it('shows the difference to what comes closest', async () => {

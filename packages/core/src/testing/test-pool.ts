@@ -129,8 +129,11 @@ export class TestPool<Data = never, Result = unknown> extends TaskPool<Data, Res
   /**
    * Throws an `AssertionError`, which shows the difference to what comes closest, unless such a task was submitted.
    *
-   * @param expected properties that the data has (at any depth; arrays are compared whole, and the matchers of vitest
-   * and jest may stand in it), or a function that is given data and task. Default: any data
+   * Throws `PAYLOAD_INVALID` when something is expected that no data can have, such as a Set.
+   *
+   * @param expected properties that the data has, or a function that is given data and task. Properties count at any
+   * depth; arrays are compared whole, a RegExp is for text, and the matchers of vitest and jest may stand in it. Anything
+   * else is what the handler would get of it: a Date its ISO text. Default: any data
    * @returns the first that fits
    */
   assertSubmitted<Input, R>(task: TaskDefinition<Input, R>, expected?: Expected<Input>): SubmittedTask<Input>
