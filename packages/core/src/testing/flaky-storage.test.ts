@@ -294,6 +294,22 @@ describe('the plan', () => {
     return flaky.calls.map(({ fault }) => fault)
   }
 
+  it('is the same for the calls, however many messages come between', async () => {
+    const faults = await faultsOf({ seed: 5, lostMessages: 0.5 })
+    const { flaky, inner, clock } = await world({ rates: RATES, seed: 5, lostMessages: 0.5 })
+    let heard = 0
+    await flaky.notices.subscribe('channel', () => heard++)
+    for (let n = 0; n < 100; n++) {
+      void failure(flaky.queue.enqueue(REF, [task(`t${n}`)]))
+      await inner.notices.publish('channel', '')
+      void failure(flaky.records.get('t', 'key'))
+    }
+    await clock.advanceAsync(2000)
+    expect(flaky.calls.slice(1).map(({ fault }) => fault)).toEqual(faults)
+    expect(heard).toBeGreaterThan(20)
+    expect(heard).toBeLessThan(80)
+  })
+
   it('is the same for the same seed and calls, and another for another seed', async () => {
     const faults = await faultsOf({ seed: 5 })
     expect(await faultsOf({ seed: 5 })).toEqual(faults)

@@ -280,6 +280,8 @@ export class FlakyStorage implements Storage {
 /** The faults that a seed chooses. */
 class Plan {
   readonly #random: SeededRandom
+  /** Of messages, which come as others please: they must not shift what meets the calls. */
+  readonly #messages: SeededRandom
   readonly #rates: readonly (readonly [FaultKind, number])[]
   readonly #only: readonly StorageCall[] | undefined
   readonly #longest: number
@@ -298,6 +300,7 @@ class Plan {
     const sum = this.#rates.reduce((total, [, rate]) => total + rate, 0)
     if (sum > 1.000_001) throw optionError('rates', 'together 1 at most', sum)
     this.#random = seededRandom(seed)
+    this.#messages = seededRandom(~seed)
     this.#only = only
     this.#longest = longest
     this.#lostMessages = lostMessages
@@ -316,7 +319,7 @@ class Plan {
   }
 
   losesMessage(): boolean {
-    return this.#lostMessages > 0 && this.#random.next() < this.#lostMessages
+    return this.#lostMessages > 0 && this.#messages.next() < this.#lostMessages
   }
 }
 
