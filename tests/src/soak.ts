@@ -4,7 +4,14 @@
  *
  * `npm run soak -- memory --minutes 30`, or `sqlite`
  */
-import { NeoTaskError, TaskPool, type TaskContext } from '@neotask/core'
+import {
+  defineTask,
+  NeoTaskError,
+  TaskPool,
+  type SubmitOptions,
+  type TaskContext,
+  type TaskId,
+} from '@neotask/core'
 import { readdirSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
@@ -13,8 +20,21 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
+import type { Job as ThreadJob } from './thread-handler.js'
 
-type Sort = 'plain' | 'retry' | 'delay' | 'fail' | 'cancel' | 'timeout' | 'report' | 'parent'
+const SORTS = [
+  'plain',
+  'retry',
+  'delay',
+  'fail',
+  'cancel',
+  'timeout',
+  'report',
+  'parent',
+  'debounce',
+  'thread',
+] as const
+type Sort = (typeof SORTS)[number]
 
 interface Job {
   sort: Sort
@@ -32,7 +52,6 @@ interface Sample {
   readonly tasks: number
 }
 
-const SORTS: readonly Sort[] = ['plain', 'retry', 'delay', 'fail', 'cancel', 'timeout', 'report', 'parent']
 const CODES: Partial<Record<Sort, string>> = {
   fail: 'TASK_FAILED',
   timeout: 'TASK_FAILED',
@@ -57,9 +76,15 @@ if ((storageName !== 'memory' && storageName !== 'sqlite') || !(minutes > 0)) {
 setFlagsFromString('--expose-gc')
 const collect = runInNewContext('gc') as () => void
 const folder = await mkdtemp(join(tmpdir(), 'neotask-soak-'))
+const inThread = defineTask<ThreadJob, unknown>({
+  name: 'in-thread',
+  handler: new URL('thread-handler.js', import.meta.url),
+})
 const pool = new TaskPool({
   storage: storageName === 'memory' ? 'memory:' : `sqlite:${join(folder, 'tasks.db')}`,
   concurrency: 20,
+  threads: { size: 2 },
+  tasks: [inThread],
   retry: { limit: 1, delay: 1, jitter: 'none' },
   retention: { success: { age: '30s', count: 2000 }, failed: { age: '30s', count: 2000 } },
   executor: work,
@@ -79,6 +104,16 @@ async function work({ sort, n }: Job, ctx: TaskContext): Promise<number> {
   return n * 2
 }
 
+/** Each sort in its own way; the id is that of the task whose result counts. */
+async function submit(job: Job, options: SubmitOptions): Promise<TaskId> {
+  const { sort, n } = job
+  if (sort === 'thread') return await pool.submit(inThread, { do: 'echo', value: n * 2 }, options)
+  if (sort !== 'debounce') return await pool.submit(job, options)
+  const debounce = { key: `document-${n}`, wait: 20 }
+  for (let older = 1; older <= 3; older++) await pool.submit({ ...job, n: -older }, { ...options, debounce })
+  return await pool.submit(job, { ...options, debounce })
+}
+
 let done = 0
 let next = 0
 async function once(): Promise<void> {
@@ -91,7 +126,7 @@ async function once(): Promise<void> {
     ...(sort === 'timeout' && { timeout: 20, retry: { limit: 0 } }),
     ...(sort === 'parent' && { after: await pool.submit({ sort: 'plain', n, text: '' }) }),
   }
-  const id = await pool.submit(job, options)
+  const id = await submit(job, options)
   if (sort === 'cancel') await pool.cancel(id)
   const expected = CODES[sort] ?? n * 2
   const outcome = await pool.waitForResult(id, { timeout: '60s' }).catch((error: unknown) => {
