@@ -196,7 +196,7 @@ describe('assertSubmitted', () => {
     const codec = {
       id: 'v8',
       encode: serialize,
-      decode: (encoded: unknown) => deserialize(encoded as Buffer),
+      decode: (encoded: unknown) => deserialize(encoded as Buffer) as unknown,
     }
     const pool = poolOf({ codec, executor: (_tags: Set<string>) => {} })
     await pool.submit(new Set(['a', 'b']))
