@@ -7,7 +7,7 @@ import {
   type Storage,
   type TaskPoolOptions,
 } from '@neotask/core'
-import { ManualClock } from '@neotask/core/testing'
+import { createTestPool, ManualClock } from '@neotask/core/testing'
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -283,6 +283,15 @@ describe('a handler that does not end', () => {
     expect(await pool.getTask(id)).toMatchObject({ state: 'running', attempts: 0 })
   })
 
+  it('is not counted by close when its end was decided before', async () => {
+    const file = join(folder, 'ticks of a cancelled task')
+    const pool = poolOf({ threads: { size: 1, grace: '300ms' } })
+    const id = await pool.submit({ do: 'spin', file })
+    await until('it ticks', () => readFileSync(file, { encoding: 'utf8', flag: 'a+' }) !== '')
+    await pool.cancel(id)
+    expect(await pool.close({ timeout: 0 })).toMatchObject({ finished: 0, returned: 0 })
+  })
+
   it('hears of a close, and its result counts', async () => {
     const storage = memoryStorage()
     await storage.open()
@@ -292,6 +301,27 @@ describe('a handler that does not end', () => {
     expect(await pool.close({ timeout: 0 })).toMatchObject({ finished: 1, returned: 0 })
     const other = poolOf({ storage, concurrency: 0 })
     expect(await other.getTask(id)).toMatchObject({ state: 'success', result: 'ended by itself' })
+  })
+})
+
+describe('the time of threads', () => {
+  it('is real, so that a test pool may move its own while one starts', async () => {
+    const source = `await new Promise((resolve) => setTimeout(resolve, 500)); export default () => 'ran'`
+    const pool = createTestPool<Job>({ executor: fileOf('starts slowly.mjs', source), retry: false })
+    pools.push(pool)
+    const id = await pool.submit({ do: 'who' })
+    await pool.advance('1m')
+    expect(await pool.waitForResult(id)).toBe('ran')
+  })
+
+  it('is real, so that a handler is stopped although the time of the pool stands still', async () => {
+    const file = join(folder, 'ticks while time stands still')
+    const pool = poolOf(stillOptions())
+    const id = await pool.submit({ do: 'spin', file })
+    await until('it ticks', () => readFileSync(file, { encoding: 'utf8', flag: 'a+' }) !== '')
+    await pool.cancel(id)
+    await rest(pool)
+    expect(await pool.run({ do: 'echo', value: 'on' })).toBe('on')
   })
 })
 
@@ -331,6 +361,91 @@ describe('a thread that dies', () => {
   })
 })
 
+describe('attempts of one task', () => {
+  const ref = { tenant: 'default', queue: 'default' }
+  let isAway: boolean
+
+  /** A warm pool of three threads, whose handler writes down its calls and its ends, and ends when it may. */
+  async function lingering(name: string): Promise<{
+    pool: TaskPool<Job>
+    storage: Storage
+    id: string
+    lines: () => string[]
+    /** Resolves when the task was claimed again and the handler of the first attempt has ended. */
+    again: () => Promise<void>
+  }> {
+    const log = join(folder, `calls ${name}`)
+    const go = join(folder, `go ${name}`)
+    const source = `import { appendFileSync, existsSync } from 'node:fs'
+      import { setTimeout as sleep } from 'node:timers/promises'
+      export default async (job) => {
+        if (job.do === 'sleep') await sleep(job.ms)
+        if (job.do === 'sleep') return
+        appendFileSync(${JSON.stringify(log)}, 'call ')
+        while (!existsSync(${JSON.stringify(go)})) await sleep(5)
+        appendFileSync(${JSON.stringify(log)}, 'end ')
+      }`
+    const lines = (): string[] => readFileSync(log, { encoding: 'utf8', flag: 'a+' }).split(' ').slice(0, -1)
+    const storage = memoryStorage()
+    await storage.open()
+    const work = storage.session.work.bind(storage.session)
+    isAway = false
+    storage.session.work = (request) => (isAway ? Promise.reject(new Error('away')) : work(request))
+    const executor = fileOf(`${name}.mjs`, source)
+    const pool = poolOf({ storage, executor, sessionTtl: '1s', threads: { size: 3, grace: '20s' } })
+    await Promise.all([1, 2, 3].map(() => pool.run({ do: 'sleep', ms: 50 })))
+    const id = await pool.submit({ do: 'who' })
+    await until('it is at work', () => lines().length === 1)
+    const again = async (): Promise<void> => {
+      await until('it is claimed again', async () => (await pool.getStatus(id)) === 'running')
+      // Time for an attempt that does not wait to begin.
+      await pool.run({ do: 'sleep', ms: 50 })
+      writeFileSync(go, '')
+      await pool.waitForResult(id)
+    }
+    return { pool, storage, id, lines, again }
+  }
+
+  it('do not overlap when it is retried right after a cancel', async () => {
+    const { pool, id, lines, again } = await lingering('cancelled')
+    await pool.cancel(id)
+    await pool.retry(id)
+    await again()
+    expect(lines()).toEqual(['call', 'end', 'call', 'end'])
+  })
+
+  it('do not overlap when it was revoked', async () => {
+    const { storage, id, lines, again } = await lingering('revoked')
+    await storage.upkeep.revoke(ref, [id])
+    await again()
+    expect(lines()).toEqual(['call', 'end', 'call', 'end'])
+  })
+
+  it('do not overlap after a lost lease', async () => {
+    const { pool, storage, id, lines, again } = await lingering('lost')
+    isAway = true
+    await until('it is taken from the session', async () => {
+      await storage.upkeep.reclaim(10)
+      return (await pool.getStatus(id)) === 'pending'
+    })
+    isAway = false
+    await again()
+    expect(lines()).toEqual(['call', 'end', 'call', 'end'])
+  })
+
+  it('wait for each other without a slot, and go back when the pool pauses', async () => {
+    const { pool, id, lines } = await lingering('paused')
+    await pool.cancel(id)
+    await pool.retry(id)
+    await until('it is held', async () => (await pool.counts()).running === 1)
+    expect((await pool.health()).running).toBe(1)
+    await pool.pause({ local: true })
+    await until('it went back', async () => (await pool.counts()).pending === 1)
+    expect(lines()).toEqual(['call'])
+    expect(await pool.close({ timeout: 0 })).toMatchObject({ finished: 0, returned: 0 })
+  })
+})
+
 describe('slots', () => {
   it('are as many as threads, and a timeout counts from the call of the handler', async () => {
     const pool = poolOf({ concurrency: 10, timeout: 400 })
@@ -340,23 +455,30 @@ describe('slots', () => {
   })
 
   it('leave nothing waiting behind a task that turns out to be slow', async () => {
-    const { clock, storage } = stillOptions()
-    const pool = poolOf({ clock, storage, threads: { size: 2 } })
+    const pool = poolOf({ ...stillOptions(), threads: { size: 2 } })
     await Promise.all([pool.run({ do: 'who' }), pool.run({ do: 'who' })])
     const listens = new Promise((resolve) => pool.once('task.progress', resolve))
     const slow = await pool.submit({ do: 'answer the abort' })
     await listens
-    let ended = 0
-    for (let n = 0; n < 20; n++) void pool.run({ do: 'echo' }).then(() => ended++)
-    await until('the other thread has done its part', () => ended >= 10)
-    expect(ended).toBeLessThan(20)
-    await until('the other thread has done all of it', async () => {
-      await clock.advanceAsync(1)
-      return ended === 20
-    })
+    await Promise.all(Array.from({ length: 20 }, () => pool.run({ do: 'echo' })))
     expect(await pool.getStatus(slow)).toBe('running')
     await pool.cancel(slow)
     await rest(pool)
+  })
+
+  it('are given tasks in their order, also when some come back from a thread', async () => {
+    const source = `import { setTimeout as sleep } from 'node:timers/promises'
+      let calls = 0
+      export default async ({ ms }) => {
+        const place = calls++
+        if (ms > 0) await sleep(ms)
+        return place
+      }`
+    const pool = poolOf({ ...stillOptions(), executor: fileOf('places.mjs', source) })
+    // It takes no time on the clock of the pool, so that the thread is given the next ones ahead.
+    expect(await pool.run({ do: 'sleep', ms: 0 })).toBe(0)
+    const jobs = Array.from({ length: 120 }, (_, n): Job => ({ do: 'sleep', ms: n === 0 ? 60 : 0 }))
+    expect(await Promise.all(jobs.map((job) => pool.run(job)))).toEqual(jobs.map((_, n) => n + 1))
   })
 
   it('are settled whatever is cancelled meanwhile', async () => {
@@ -393,7 +515,8 @@ describe('slots', () => {
 })
 
 describe('the loop of the pool', () => {
-  // What else the machine does counts too. So the bound is what two threads without a pool cost here, if that is more.
+  // What else the machine does counts too, so the bound grows with what two threads without a pool cost here. But never
+  // as far as a handler of 100 ms that runs in the loop would delay it.
   it('goes on while threads compute', { retry: 2 }, async () => {
     const pool = poolOf({ threads: { size: 2 } })
     await Promise.all([pool.run({ do: 'compute', ms: 20 }), pool.run({ do: 'compute', ms: 20 })])
@@ -406,8 +529,12 @@ describe('the loop of the pool', () => {
       const source = 'const end = performance.now() + 400; while (performance.now() < end);'
       await Promise.all([1, 2].map(() => once(new Worker(source, { eval: true }), 'exit')))
     })
+    const bound = Math.min(80, Math.max(20, 2 * bare))
+    console.log(
+      `delay of the loop, p99: ${delay.toFixed(1)} ms; ${bare.toFixed(1)} ms with threads only; bound ${bound.toFixed(1)} ms`,
+    )
     expect(used.size).toBe(2)
-    expect(delay).toBeLessThan(Math.max(20, 2 * bare))
+    expect(delay).toBeLessThan(bound)
   })
 })
 

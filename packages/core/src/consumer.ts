@@ -134,10 +134,10 @@ export class Consumer {
         if (execution.aborted === 'shutdown') this.#handedBack++
         lifecycle.failed(execution, error, this.#session, now)
       },
-      returned: (execution) => {
+      returned: (execution, arrival) => {
         this.#unbegun(execution)
         // What belongs to an older session was lost with it.
-        if (execution.session === this.#session.id) this.#scheduler.add([execution.claimed])
+        if (execution.session === this.#session.id) this.#scheduler.putBack(execution.claimed, arrival)
       },
       freed: (now) => this.#scheduler.freed(now),
     })
@@ -146,7 +146,8 @@ export class Consumer {
       clock,
       free: () => this.#workers.free,
       fenced: (now) => (now === undefined ? this.#session.fenced : this.#session.fencedAt(now)),
-      run: (task, marked, now) => this.#workers.run(task, this.#session.id, marked, now),
+      run: (task, marked, now, arrival) =>
+        this.#workers.run(task, this.#session.id, marked, now, arrival),
       release: (task) => lifecycle.release(task, this.#session),
       poke: () => this.#session.poke(),
       mark: () => this.#session.force(),
@@ -286,7 +287,8 @@ export class Consumer {
     const { buffered } = this.#scheduler
     this.#scheduler.stop()
     const returned = buffered + this.#giveBack()
-    this.#stopped = { running: this.#workers.active, returned }
+    // Those whose end is decided may be at work still, and have nothing left to finish.
+    this.#stopped = { running: this.#workers.executions.length, returned }
     if (this.overload !== undefined) this.#tellOverload(undefined)
     this.#load?.stop()
   }

@@ -11,6 +11,7 @@
 import mitt, { type Emitter } from 'mitt'
 import type { Clock } from './clock.js'
 import { optionError } from './errors.js'
+import { isThenable } from './thenable.js'
 
 export interface EventBusOptions {
   clock: Clock
@@ -286,10 +287,4 @@ class EventStream<Events> implements AsyncIterableIterator<StreamedEvent<Events>
   [Symbol.asyncIterator](): this {
     return this
   }
-}
-
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return (
-    typeof value === 'object' && value !== null && typeof (value as { then?: unknown }).then === 'function'
-  )
 }

@@ -22,6 +22,8 @@ export interface ExecutionHost {
   now(): number
 }
 
+/** Lines of the log that are worth keeping of an attempt: a storage keeps no more of a task. */
+export const MOST_LINES = 100
 const LINE_LIMIT = 2000
 const NO_PARENTS: readonly Parent[] = []
 
@@ -127,8 +129,7 @@ export class Execution implements TaskContext {
     const line = `${new Date(this.#host.now()).toISOString()} ${text}`
     const lines = (this.lines ??= [])
     lines.push(line.length > LINE_LIMIT ? `${line.slice(0, LINE_LIMIT - 1)}…` : line)
-    // More than the storage keeps of a task would only be thrown away there.
-    if (lines.length > 100) lines.shift()
+    if (lines.length > MOST_LINES) lines.shift()
     this.#host.report(this, false)
   }
 }

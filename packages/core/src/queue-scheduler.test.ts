@@ -13,6 +13,8 @@ interface Bench {
   /** Start marks asked for. */
   marks: number
   running: Map<string, Claimed>
+  /** Their places in line, by id. */
+  arrivals: Map<string, number>
   fenced: boolean
   clock: ManualClock
   end(id: string): void
@@ -24,9 +26,10 @@ function bench(concurrency: number, prefetch: number): Bench {
     clock,
     free: () => concurrency - it.running.size,
     fenced: () => it.fenced,
-    run: (task) => {
+    run: (task, _, __, arrival) => {
       it.started.push(task.id)
       it.running.set(task.id, task)
+      it.arrivals.set(task.id, arrival)
     },
     release: ({ id }) => it.released.push(id),
     poke: () => {},
@@ -39,6 +42,7 @@ function bench(concurrency: number, prefetch: number): Bench {
     released: [],
     marks: 0,
     running: new Map(),
+    arrivals: new Map(),
     fenced: false,
     clock,
     end: (id) => {
@@ -112,6 +116,63 @@ describe('something urgent on its way', () => {
     end('a')
     scheduler.troubled()
     expect(started).toEqual(['a', 'b'])
+  })
+})
+
+describe('a task that is put back', () => {
+  it('waits in its old place, and starts once a slot is free', () => {
+    const bed = bench(3, 3)
+    const { scheduler, started, arrivals, running } = bed
+    const tasks = ['a', 'b', 'c', 'd', 'e'].map((id) => task(id))
+    scheduler.add(tasks)
+    scheduler.add([task('u', { priority: 0 })])
+    expect(started).toEqual(['a', 'b', 'c'])
+    for (const { id } of tasks.slice(1, 3)) running.delete(id)
+    // In whatever order they come.
+    for (const back of [tasks[2], tasks[1]] as Claimed[]) {
+      scheduler.putBack(back, arrivals.get(back.id) as number)
+    }
+    expect(started).toHaveLength(3)
+    expect(scheduler.holding().sort()).toEqual(['b', 'c', 'd', 'e', 'u'])
+    scheduler.freed(0)
+    expect(started.slice(3)).toEqual(['u', 'b'])
+    bed.end('u')
+    bed.end('b')
+    bed.end('c')
+    expect(started.slice(5)).toEqual(['c', 'd', 'e'])
+  })
+
+  it('keeps its place when it waited for a mark or for another', () => {
+    const bed = bench(2, 4)
+    const { scheduler, started, arrivals, running } = bed
+    const [alone, other] = [task('x', { reclaims: 1 }), task('y', { reclaims: 1 })]
+    scheduler.add([alone, other, task('a'), task('b')])
+    scheduler.marked(scheduler.marks())
+    bed.end('x')
+    scheduler.marked(scheduler.marks())
+    expect(started).toEqual(['a', 'x', 'y'])
+    expect([...arrivals]).toEqual([
+      ['a', 2],
+      ['x', 0],
+      ['y', 1],
+    ])
+    running.delete('y')
+    scheduler.ended(other)
+    scheduler.putBack(other, 1)
+    scheduler.freed(0)
+    expect(scheduler.marks().map(({ id }) => id)).toEqual(['y'])
+    expect(started).not.toContain('b')
+  })
+
+  it('goes back to the storage when nothing is to start here, or when there is too much', () => {
+    const { scheduler, released } = bench(1, 2)
+    const [a, b, c, d] = ['a', 'b', 'c', 'd'].map((id) => task(id)) as [Claimed, Claimed, Claimed, Claimed]
+    scheduler.add([a, b, c])
+    scheduler.putBack(d, -1)
+    expect(released).toEqual(['c'])
+    scheduler.pauseHere(true)
+    scheduler.putBack(c, 2)
+    expect(released).toEqual(['c', 'd', 'b', 'c'])
   })
 })
 

@@ -22,8 +22,13 @@ export interface QueueSchedulerHost {
   free(): number
   /** Whether no handler may be called now. @param now monotonic ms, if it is known */
   fenced(now?: number): boolean
-  /** Calls the handler. @param now monotonic ms */
-  run(task: Claimed, marked: boolean, now: number): void
+  /**
+   * Calls the handler.
+   *
+   * @param now monotonic ms
+   * @param arrival the task's place in line, for {@link QueueScheduler.putBack}
+   */
+  run(task: Claimed, marked: boolean, now: number, arrival: number): void
   /** Gives a task back to its old place. */
   release(task: Claimed): void
   /** There is demand. */
@@ -37,16 +42,24 @@ const TURN = 10
 /** Above any number of tasks that one node claims in its life. */
 const PER_PRIORITY = 2 ** 43
 
+/** A task that has left the buffer, and its place in line. */
+interface Waiting {
+  readonly task: Claimed
+  readonly arrival: number
+}
+
 export class QueueScheduler {
   readonly #host: QueueSchedulerHost
   readonly #prefetch: Prefetch
   readonly #buffer = new PriorityQueue<Claimed>()
   /** Slots kept for tasks whose start mark is being written. */
-  readonly #awaiting = new Map<string, Claimed>()
+  readonly #awaiting = new Map<string, Waiting>()
   /** Tasks that had started on a lost node; the first runs (or waits for its mark), the others wait for it. */
-  #solo: Claimed[] = []
+  #solo: Waiting[] = []
   #soloRuns: Claimed | undefined
   #arrivals = 0
+  /** The place in line of the task that was taken out last. */
+  #arrival = 0
   #open = true
   #pausedHere = false
   #pumping = false
@@ -94,6 +107,20 @@ export class QueueScheduler {
     this.pump()
   }
 
+  /**
+   * A task was run, has not begun, and is to wait in its old place. Starts nothing: {@link freed} does, once all that
+   * come back together are here.
+   */
+  putBack(task: Claimed, arrival: number): void {
+    if (!this.#open || this.#pausedHere) {
+      this.#host.release(task)
+      return
+    }
+    if (this.#buffer.size === 0) this.#lastStart = this.#host.clock.monotonic()
+    this.#buffer.push(task.priority * PER_PRIORITY + arrival, task)
+    this.#giveBackSurplus()
+  }
+
   /** Something of this priority became ready. */
   urgent(priority: number): void {
     if (this.#buffer.size === 0 || priority >= this.#worst) return
@@ -136,8 +163,8 @@ export class QueueScheduler {
     const tokens = new Map(entries.map(({ id, token }) => [id, token]))
     const stays = (task: Claimed): boolean => task.token > (tokens.get(task.id) ?? -1)
     this.#buffer.compact(stays)
-    this.#solo = this.#solo.filter(stays)
-    for (const task of [...this.#awaiting.values()]) {
+    this.#solo = this.#solo.filter(({ task }) => stays(task))
+    for (const { task } of [...this.#awaiting.values()]) {
       if (stays(task)) continue
       this.#awaiting.delete(task.id)
       this.ended(task)
@@ -156,22 +183,22 @@ export class QueueScheduler {
 
   /** Marks of the tasks that wait for theirs. */
   marks(): Mark[] {
-    return [...this.#awaiting.values()].map(({ id, token }) => ({ id, token }))
+    return [...this.#awaiting.values()].map(({ task: { id, token } }) => ({ id, token }))
   }
 
   /** These marks are written: those tasks may start. */
   marked(marks: readonly Mark[]): void {
     if (this.#awaiting.size === 0 || this.#host.fenced()) return
     for (const { id, token } of marks) {
-      const task = this.#awaiting.get(id)
-      if (task === undefined || task.token !== token) continue
+      const waiting = this.#awaiting.get(id)
+      if (waiting?.task.token !== token) continue
       this.#awaiting.delete(id)
-      this.#host.run(task, true, this.#host.clock.monotonic())
+      this.#host.run(waiting.task, true, this.#host.clock.monotonic(), waiting.arrival)
     }
   }
 
   holding(): string[] {
-    const ids = [...this.#awaiting.keys(), ...this.#solo.map(({ id }) => id)]
+    const ids = [...this.#awaiting.keys(), ...this.#solo.map(({ task }) => task.id)]
     for (const [, task] of this.#buffer.entries()) ids.push(task.id)
     return ids
   }
@@ -182,7 +209,7 @@ export class QueueScheduler {
     if (this.#host.clock.monotonic() - this.#lastStart < this.#prefetch.patience) return
     this.#prefetch.stall()
     this.#giveBackSurplus()
-    for (const task of this.#solo.splice(0)) this.#host.release(task)
+    for (const { task } of this.#solo.splice(0)) this.#host.release(task)
   }
 
   pauseHere(paused: boolean): void {
@@ -199,7 +226,7 @@ export class QueueScheduler {
 
   /** Gives back everything that has not started. */
   giveBack(): void {
-    for (const task of [...this.#awaiting.values(), ...this.#solo]) this.#host.release(task)
+    for (const { task } of [...this.#awaiting.values(), ...this.#solo]) this.#host.release(task)
     if (this.#soloRuns !== undefined && this.#awaiting.has(this.#soloRuns.id)) this.#soloRuns = undefined
     this.#awaiting.clear()
     this.#solo = []
@@ -242,18 +269,19 @@ export class QueueScheduler {
 
   /** The next task that may start: the front of the buffer, or a lone one whose turn it is. */
   #next(): Claimed | undefined {
-    if (this.#soloRuns === undefined && this.#solo.length > 0) return this.#solo.shift()
+    const solo = this.#soloRuns === undefined ? this.#solo.shift() : undefined
+    if (solo !== undefined) {
+      this.#arrival = solo.arrival
+      return solo.task
+    }
     while (this.#buffer.size > 0) {
+      const key = this.#buffer.peekKey() as number
       // The key is the priority first: something more urgent is being fetched, so nothing less urgent starts.
-      if (
-        this.#urgent !== undefined &&
-        (this.#buffer.peekKey() as number) >= this.#urgent * PER_PRIORITY + PER_PRIORITY
-      ) {
-        return undefined
-      }
+      if (this.#urgent !== undefined && key >= this.#urgent * PER_PRIORITY + PER_PRIORITY) return undefined
       const task = this.#buffer.pop() as Claimed
+      this.#arrival = key - task.priority * PER_PRIORITY
       if (task.reclaims === 0 || this.#soloRuns === undefined) return task
-      this.#solo.push(task)
+      this.#solo.push({ task, arrival: this.#arrival })
     }
     return undefined
   }
@@ -262,10 +290,10 @@ export class QueueScheduler {
     this.#lastStart = this.#turnStart
     if (task.reclaims > 0) this.#soloRuns = task
     if (task.reclaims === 0 && !task.probation) {
-      this.#host.run(task, false, now)
+      this.#host.run(task, false, now, this.#arrival)
       return
     }
-    this.#awaiting.set(task.id, task)
+    this.#awaiting.set(task.id, { task, arrival: this.#arrival })
     this.#host.mark()
   }
 

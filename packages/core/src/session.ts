@@ -12,6 +12,7 @@
 import { randomBytes } from 'node:crypto'
 import { setImmediate, type Clock, type Timer } from './clock.js'
 import { withDeadline } from './deadline.js'
+import { MOST_LINES } from './execution.js'
 import type { Logger } from './options.js'
 import {
   CHANGED,
@@ -79,8 +80,6 @@ const FENCE = 0.88
 /** Pauses between repeats of a failed call, in ms. */
 const FIRST_PAUSE = 20
 const LONGEST_PAUSE = 1000
-/** Lines of an attempt that are worth keeping: a storage keeps no more of a task. */
-const MOST_LINES = 100
 
 interface Waiting {
   readonly session: string

@@ -3,7 +3,7 @@
  * However it ends, the pool hears of one end, and of the free slot when the handler is at work no more.
  */
 import { asTold, jsonCodec } from './codec.js'
-import type { Execution } from './execution.js'
+import { MOST_LINES, type Execution } from './execution.js'
 import type { Encoded } from './storage.js'
 import type { AbortKind } from './task-context.js'
 import { transferOf, v8Codec } from './thread-protocol.js'
@@ -12,44 +12,58 @@ import type { Attempt, WorkerThread } from './worker-thread.js'
 
 export interface ThreadAttemptContext {
   readonly host: WorkerPoolHost
+  /** It was told to end, and its handler may be at work still. */
+  ending(attempt: ThreadAttempt): void
   /** The end of the attempt is decided, and its handler may be at work still. */
   decided(attempt: ThreadAttempt): void
-  /** Its handler is at work no more: the slot is free. */
-  free(attempt: ThreadAttempt, now: number): void
-  /** It was not begun. */
-  returned(execution: Execution): void
+  /** Its handler is at work no more. */
+  ended(attempt: ThreadAttempt, now: number): void
+  /** It was not begun. {@link freed} follows, once all that come back together are here. */
+  returned(attempt: ThreadAttempt): void
+  /** A slot is free. */
+  freed(now: number): void
 }
-
-/** Lines of the log that a storage keeps of a task. */
-const MOST_LINES = 100
 
 export class ThreadAttempt implements Attempt {
   readonly execution: Execution
+  /** The URL of its handler. */
+  readonly file: string
+  /** Its place in line. */
+  readonly arrival: number
   readonly #context: ThreadAttemptContext
   readonly #timeout: number | undefined
   #thread: WorkerThread | undefined
   /** What it fails with, whatever its handler does. */
   #verdict: unknown
+  #reachedAt: number | undefined
   #hasStarted = false
 
   /** @param timeout ms from the call of the handler */
-  constructor(context: ThreadAttemptContext, execution: Execution, timeout: number | undefined) {
+  constructor(
+    context: ThreadAttemptContext,
+    execution: Execution,
+    file: string,
+    timeout: number | undefined,
+    arrival: number,
+  ) {
     this.#context = context
     this.execution = execution
+    this.file = file
     this.#timeout = timeout
+    this.arrival = arrival
   }
 
   get thread(): WorkerThread | undefined {
     return this.#thread
   }
 
-  /** Whether its handler was called. */
-  get hasStarted(): boolean {
-    return this.#hasStarted
+  /** Monotonic ms since which its thread had nothing else to do; `undefined` unless its handler was called. */
+  get busySince(): number | undefined {
+    return this.#hasStarted ? (this.#reachedAt ?? this.execution.startedAt) : undefined
   }
 
   /** Throws when its data cannot be read. @param mayWait see {@link WorkerThread.run} */
-  run(thread: WorkerThread, file: string, mayWait: boolean): void {
+  run(thread: WorkerThread, mayWait: boolean): void {
     const { claimed } = this.execution
     const { codec, kinds } = this.#context.host
     kinds.checkCodec(claimed)
@@ -60,7 +74,7 @@ export class ThreadAttempt implements Attempt {
     this.#thread = thread
     thread.run(
       this,
-      [thread.nextTicket, file, id, kind, token, attempts, payload, state, parents, timedOut],
+      [thread.nextTicket, this.file, id, kind, token, attempts, payload, state, parents, timedOut],
       this.#isJson ? undefined : [...transferOf(payload), ...transferOf(state)],
       mayWait,
     )
@@ -70,12 +84,14 @@ export class ThreadAttempt implements Attempt {
   tell(kind: AbortKind): boolean {
     if (this.execution.aborted !== undefined) return false
     this.execution.abort(kind)
+    this.#context.ending(this)
     return true
   }
 
-  /** Tells the handler in its thread, and sees to it that it ends. */
+  /** Tells the handler in its thread, and sees to it that it ends. One that is held ends here. */
   stop(kind: AbortKind): void {
-    this.#thread?.abort(this, kind)
+    if (this.#thread === undefined) this.refused()
+    else this.#thread.abort(this, kind)
   }
 
   /** Nobody wants to know its end any more. */
@@ -83,6 +99,10 @@ export class ThreadAttempt implements Attempt {
     this.execution.ended = true
     this.execution.timer?.cancel()
     this.#context.decided(this)
+  }
+
+  reached(): void {
+    this.#reachedAt = this.#context.host.clock.monotonic()
   }
 
   started(): void {
@@ -127,20 +147,22 @@ export class ThreadAttempt implements Attempt {
   succeeded(result: Encoded): void {
     const { execution } = this
     const { host } = this.#context
-    this.#end((now) => {
+    this.#free((now) => {
       if (this.#isJson) host.succeeded(execution, undefined, now, result)
       else host.succeeded(execution, v8Codec.decode(result), now)
     })
   }
 
   failed(error: unknown): void {
-    this.#end((now) => this.#context.host.failed(this.execution, error, now))
+    this.#free((now) => this.#context.host.failed(this.execution, error, now))
   }
 
   refused(): void {
     const { execution } = this
-    if (execution.aborted === undefined) this.#end(() => this.#context.returned(execution))
-    else this.failed(execution.signal.reason)
+    this.#end((now) => {
+      if (execution.aborted === undefined) this.#context.returned(this)
+      else this.#context.host.failed(execution, execution.signal.reason, now)
+    })
   }
 
   stuck(error: unknown): void {
@@ -150,7 +172,12 @@ export class ThreadAttempt implements Attempt {
     host.failed(this.execution, this.#verdict ?? error, host.clock.monotonic())
   }
 
-  #end(tell: (now: number) => void): void {
+  #free(tell: (now: number) => void): void {
+    this.#context.freed(this.#end(tell))
+  }
+
+  /** @returns monotonic ms */
+  #end(tell: (now: number) => void): number {
     const { execution } = this
     const { host } = this.#context
     const now = host.clock.monotonic()
@@ -158,12 +185,12 @@ export class ThreadAttempt implements Attempt {
     execution.ended = true
     execution.timer?.cancel()
     if (execution.startedAt < 0) execution.startedAt = now
-    this.#context.free(this, now)
+    this.#context.ended(this, now)
     if (!isTold) {
       if (this.#verdict === undefined) tell(now)
       else host.failed(execution, this.#verdict, now)
     }
-    host.freed(now)
+    return now
   }
 
   /** Whether what the storage holds goes to the thread and back as it is. */

@@ -11,6 +11,7 @@ import type { Handler } from './define-task.js'
 import { NeoTaskError, optionError } from './errors.js'
 import { Execution, type ExecutionHost } from './execution.js'
 import type { Claimed, Encoded } from './storage.js'
+import { isThenable } from './thenable.js'
 import {
   CALLED,
   NEXT,
@@ -84,10 +85,12 @@ port.on('message', receive)
 
 function receive(message: ToThread): void {
   switch (message[0]) {
-    case 'run':
+    case 'run': {
       waiting.push(...message[1])
-      next()
+      const next = current === undefined ? takeUp() : undefined
+      if (next !== undefined) run(next, false)
       break
+    }
     case 'abort':
       if (message[1] === currentTicket) current?.abort(message[2])
       break
@@ -100,17 +103,17 @@ function receive(message: ToThread): void {
   }
 }
 
-/** Takes up the next attempt, when none is under way. */
-function next(): void {
-  while (current === undefined) {
-    const message = waiting.shift()
-    if (message === undefined) return
+/** The next attempt that the pool has not taken back, which it cannot from now on. */
+function takeUp(): RunMessage | undefined {
+  for (let message = waiting.shift(); message !== undefined; message = waiting.shift()) {
     const ticket = message[0]
-    if (Atomics.compareExchange(flags, NEXT, ticket, (ticket + 1) | 0) === ticket) run(message)
+    if (Atomics.compareExchange(flags, NEXT, ticket, (ticket + 1) | 0) === ticket) return message
   }
+  return undefined
 }
 
-function run(message: RunMessage): void {
+/** @param isTold whether the pool knows that it was taken up */
+function run(message: RunMessage, isTold: boolean): void {
   const [ticket, file, id, kind, token, attempts, payload, checkpoint, parents, timedOut] = message
   const claimed: Claimed = {
     id,
@@ -132,8 +135,12 @@ function run(message: RunMessage): void {
   currentTicket = ticket
   reportedAt = -Infinity
   const handler = handlers.get(file)
-  if (handler === undefined) void load(file, execution)
-  else call(handler, execution)
+  if (handler === undefined) {
+    void load(file, execution)
+    return
+  }
+  if (!isTold) post(['started'])
+  call(handler, execution)
 }
 
 /** Never rejects. */
@@ -147,7 +154,7 @@ async function load(file: string, execution: ThreadExecution): Promise<void> {
     return
   }
   handlers.set(file, handler)
-  post(['loaded'])
+  post(['started'])
   call(handler, execution)
 }
 
@@ -190,22 +197,26 @@ function succeed(execution: ThreadExecution, value: unknown): void {
     fail(execution, error)
     return
   }
-  end(execution, ['result', result], result)
+  const next = finish(execution)
+  post(['result', result, next !== undefined], result)
+  if (next !== undefined) run(next, true)
 }
 
 function fail(execution: ThreadExecution, error: unknown): void {
   if (execution !== current) return
-  end(execution, ['failed', tellThrown(error)])
+  const next = finish(execution)
+  post(['failed', tellThrown(error), next !== undefined])
+  if (next !== undefined) run(next, true)
 }
 
-function end(execution: ThreadExecution, message: FromThread, transferred?: Encoded): void {
+/** @returns what is taken up after it, once its end is told */
+function finish(execution: ThreadExecution): RunMessage | undefined {
   // What it said last goes before its end, for afterwards nobody would take it.
   if (execution.progressed !== undefined || execution.lines !== undefined) flushReport(execution)
   reportTimer?.cancel()
   reportTimer = undefined
   current = undefined
-  post(message, transferred)
-  next()
+  return takeUp()
 }
 
 function flushReport(execution: Execution): void {
@@ -229,10 +240,4 @@ function saved(number: number, error: Error | undefined): void {
 function post(message: FromThread, own?: Encoded): void {
   if (typeof own === 'object') port.postMessage(message, transferOf(own))
   else port.postMessage(message)
-}
-
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return (
-    value !== null && typeof value === 'object' && typeof (value as { then?: unknown }).then === 'function'
-  )
 }

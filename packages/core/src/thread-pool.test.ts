@@ -1,4 +1,4 @@
-/** The slots in threads: what is given ahead, and where it goes when something comes in between. Time stands still. */
+/** The slots in threads: what is given ahead, and where it goes when something comes in between. */
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -43,7 +43,7 @@ afterAll(() => rmSync(folder, { recursive: true }))
 interface Bench {
   readonly pool: ThreadPool
   readonly clock: ManualClock
-  /** What the pool told, in order: `a succeeded`, `b failed, lease-lost`, `c returned`. */
+  /** What the pool told, in order: `a started`, `a succeeded`, `b failed, lease-lost`, `c returned to 2`. */
   readonly told: string[]
   /** The threads in which handlers ended. */
   readonly threads: Set<string>
@@ -60,14 +60,14 @@ function bench(size: number): Bench {
     ...{ ref: { tenant: 'default', queue: 'default' }, codec: jsonCodec, maxPayload: 1000, clock, kinds },
     ...{ wheel: new TimeWheel(clock, () => {}), now: () => 0, checkpoint: async () => {} },
     report: ({ id }: { id: string }) => told.push(`${id} at work`),
-    started: () => {},
+    started: ({ id }: { id: string }) => told.push(`${id} started`),
     succeeded: ({ id }: { id: string }, _: unknown, __: number, encoded?: unknown) => {
       threads.add(String(encoded))
       told.push(`${id} succeeded`)
     },
     failed: ({ id, aborted }: { id: string; aborted?: string | undefined }) =>
       told.push(`${id} failed, ${aborted ?? 'not aborted'}`),
-    returned: ({ id }: { id: string }) => told.push(`${id} returned`),
+    returned: ({ id }: { id: string }, arrival: number) => told.push(`${id} returned to ${arrival}`),
     freed: () => {},
   }
   const log = (): void => {}
@@ -75,12 +75,13 @@ function bench(size: number): Bench {
   const pool = new ThreadPool(size, host, resolveThreads({ idleTimeout: '1m' }), logger)
   pools.push(pool)
   let token = 0
+  let arrival = 0
   const run = (id: string, job = ''): void => {
     const claimed: Claimed = {
       ...{ id, token: ++token, kind: '', payload: JSON.stringify(job), codec: 'json', priority: 2 },
       ...{ attempts: 0, reclaims: 0, probation: false, waited: 0 },
     }
-    pool.run(claimed, 's', false, 0)
+    pool.run(claimed, 's', false, 0, arrival++)
   }
   const heard = (what: string): Promise<void> => expect.poll(() => told, { timeout: 10_000 }).toContain(what)
   return { pool, clock, told, threads, run, heard }
@@ -135,19 +136,33 @@ describe('the room', () => {
 })
 
 describe('what is ahead', () => {
-  it('is begun elsewhere when the one before it is slow', async () => {
-    const { pool, clock, told } = await busy()
-    clock.advance(5)
+  it('goes back to its old place when the one before it is slow', async () => {
+    const { pool, told, heard } = await busy()
     expect(told).toEqual([])
-    clock.advance(5)
-    expect(told).toEqual(['c returned', 'd returned'])
+    await heard('d returned to 3')
+    expect(told).toEqual(['c returned to 2', 'd returned to 3'])
     expect(pool.free).toBe(0)
   })
 
-  it('is begun elsewhere when another of them is taken away', async () => {
+  it('has started when its thread took it up, and is told so once', async () => {
+    const { pool, told, run, heard } = bench(1)
+    run('a')
+    await heard('a succeeded')
+    told.length = 0
+    run('b')
+    run('c')
+    expect(pool.giveBack().map(({ id }) => id)).toEqual(['b', 'c'])
+    expect(told).toEqual([])
+    run('b')
+    run('c')
+    await heard('c succeeded')
+    expect(told.filter((what) => what.endsWith('started'))).toEqual(['b started', 'c started'])
+  })
+
+  it('goes back when another of them is taken away', async () => {
     const { pool, told } = await busy()
     expect(pool.take('c', 3, 'cancelled')).toBe(true)
-    expect(told).toEqual(['d returned'])
+    expect(told).toEqual(['d returned to 3'])
     expect(pool.executions.map(({ id }) => id)).toEqual(['b'])
   })
 
@@ -163,6 +178,31 @@ describe('what is ahead', () => {
     expect(told).toEqual(['c failed, lease-lost', 'd failed, lease-lost'])
     // What was at work may still have its result accepted.
     await heard('b succeeded')
+  })
+})
+
+describe('a task whose handler was told to end', () => {
+  it('is held, without a slot, until that handler is at work no more', async () => {
+    const { pool, told, run, heard } = bench(2)
+    run('a')
+    await heard('a succeeded')
+    run('b', 'wait')
+    await heard('b at work')
+    told.length = 0
+    expect(pool.take('b', 2, 'cancelled')).toBe(true)
+    run('b')
+    expect(pool.active).toBe(1)
+    expect(pool.executions.map(({ id, token }) => [id, token])).toEqual([['b', 3]])
+    expect(pool.take('b', 3, 'revoked')).toBe(true)
+    expect(pool.executions).toEqual([])
+    run('b')
+    pool.abortAll('lease-lost')
+    expect(told).toEqual(['b failed, lease-lost'])
+    run('b')
+    expect(pool.giveBack().map(({ token }) => token)).toEqual([5])
+    run('b')
+    await heard('b succeeded')
+    expect(told).toEqual(['b failed, lease-lost', 'b started', 'b at work', 'b succeeded'])
   })
 })
 

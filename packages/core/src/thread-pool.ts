@@ -3,13 +3,14 @@
  *
  * The threads are shared by all files, start when they are first needed and stay warm for a while. A thread has one
  * handler at work, so what that does to its thread it does to nobody else; its timeout counts from its call; and its
- * thread is free when the handler has ended or the thread is gone, so attempts of a task do not overlap here, whatever
- * handlers do.
+ * thread is free when the handler has ended or the thread is gone. A task that comes again before that, after a cancel,
+ * a revoke or a lost lease, is held until then: its attempts do not overlap here, whatever handlers do.
  *
  * While tasks take less than half a millisecond, a thread is given some ahead, for falling asleep and being woken would
- * cost more than they do. Those do not count as begun, and go back when the one before them turns out to be slow.
+ * cost more than they do. Those do not count as begun, and go back to their old places when the one before them turns
+ * out to be slow.
  */
-import type { Timer } from './clock.js'
+import { systemClock, type Timer } from './clock.js'
 import { jsonCodec } from './codec.js'
 import { NeoTaskError } from './errors.js'
 import { Execution } from './execution.js'
@@ -38,6 +39,10 @@ export class ThreadPool implements Workers {
   readonly #logger: Logger
   readonly #slots = new Slots()
   readonly #attempts = new Map<Execution, ThreadAttempt>()
+  /** Those that were told to end, or whose end is decided. */
+  readonly #ending = new Set<ThreadAttempt>()
+  /** Those of tasks of which an older attempt is ending. They take no slot. */
+  readonly #held = new Set<ThreadAttempt>()
   readonly #context: ThreadAttemptContext
   /** All that have not ended. */
   readonly #threads = new Set<WorkerThread>()
@@ -58,19 +63,24 @@ export class ThreadPool implements Workers {
     this.#logger = logger
     this.#context = {
       host,
-      decided: ({ execution }) => this.#slots.stop(execution),
-      free: (attempt, now) => this.#free(attempt, now),
-      returned: (execution) => {
-        if (this.#givenBack === undefined) host.returned(execution)
+      ending: (attempt) => this.#ending.add(attempt),
+      decided: (attempt) => {
+        this.#ending.add(attempt)
+        this.#slots.stop(attempt.execution)
+      },
+      ended: (attempt, now) => this.#ended(attempt, now),
+      returned: ({ execution, arrival }) => {
+        if (this.#givenBack === undefined) host.returned(execution, arrival)
         else this.#givenBack.push(execution)
       },
+      freed: (now) => this.#freed(now),
     }
   }
 
   get active(): number {
     let ahead = 0
     for (const { load } of this.#threads) if (load > 1) ahead += load - 1
-    return this.#slots.active - ahead
+    return this.#slots.active - ahead - this.#held.size
   }
 
   get free(): number {
@@ -91,23 +101,19 @@ export class ThreadPool implements Workers {
     return this.#slots.find(id)
   }
 
-  run(claimed: Claimed, session: string, marked: boolean, now: number): void {
+  run(claimed: Claimed, session: string, marked: boolean, now: number, arrival: number): void {
     const host = this.#host
     const execution = new Execution(host, claimed, session, NOT_STARTED)
     execution.marked = marked
     this.#slots.add(execution)
     try {
       const { handler, timeout } = host.kinds.resolve(claimed)
-      const attempt = new ThreadAttempt(this.#context, execution, timeout)
+      const attempt = new ThreadAttempt(this.#context, execution, String(handler), timeout, arrival)
       this.#attempts.set(execution, attempt)
-      this.#begin(attempt, String(handler))
+      if (this.#isEnding(claimed.id)) this.#held.add(attempt)
+      else this.#begin(attempt)
     } catch (error) {
-      execution.ended = true
-      execution.startedAt = now
-      this.#attempts.delete(execution)
-      this.#slots.remove(execution)
-      host.failed(execution, error, now)
-      host.freed(now)
+      this.#failed(execution, error, now)
     }
   }
 
@@ -129,6 +135,7 @@ export class ThreadPool implements Workers {
   abandonAll(): readonly Execution[] {
     const left = this.executions
     for (const execution of left) this.#attempts.get(execution)?.leave()
+    for (const attempt of [...this.#held]) attempt.refused()
     for (const thread of this.#threads) thread.end()
     return left
   }
@@ -136,6 +143,7 @@ export class ThreadPool implements Workers {
   giveBack(): readonly Execution[] {
     const givenBack: Execution[] = []
     this.#givenBack = givenBack
+    for (const attempt of [...this.#held]) attempt.refused()
     for (const thread of [...this.#threads]) thread.recall()
     this.#givenBack = undefined
     return givenBack
@@ -153,7 +161,7 @@ export class ThreadPool implements Workers {
     let late: Timer | undefined
     const gone = new Promise<void>((resolve) => {
       this.#allGone = resolve
-      late = this.#host.clock.after(this.#policy.grace + STUCK, resolve, { hold: true })
+      late = systemClock.after(this.#policy.grace + STUCK, resolve, { hold: true })
     })
     for (const thread of this.#threads) thread.end()
     await gone
@@ -175,20 +183,20 @@ export class ThreadPool implements Workers {
   }
 
   /** Throws when the task's data cannot be read, or the system gives no thread. */
-  #begin(attempt: ThreadAttempt, file: string): void {
+  #begin(attempt: ThreadAttempt): void {
     const depth = this.#depth
-    const thread = this.#takeIdle(file) ?? (this.#unused > 0 ? this.#spawn() : this.#leastBusy(depth))
+    const thread = this.#takeIdle(attempt.file) ?? (this.#unused > 0 ? this.#spawn() : this.#leastBusy(depth))
     if (thread === undefined) {
       // The room that was there when it was promised is gone.
       attempt.refused()
       return
     }
     try {
-      attempt.run(thread, file, depth > 1)
+      attempt.run(thread, depth > 1)
     } finally {
       this.#rest(thread)
     }
-    if (thread.load > 1) this.#lookTimer ??= this.#host.clock.after(LOOK_EVERY, () => this.#look())
+    if (thread.load > 1) this.#lookTimer ??= systemClock.after(LOOK_EVERY, () => this.#look())
   }
 
   /** One that has loaded the file already, else the one that was busy last, so that the others may grow old. */
@@ -209,7 +217,7 @@ export class ThreadPool implements Workers {
   }
 
   #spawn(): WorkerThread {
-    const { clock, codec, maxPayload, ref } = this.#host
+    const { codec, maxPayload, ref } = this.#host
     let thread: WorkerThread
     try {
       thread = new WorkerThread({
@@ -217,7 +225,7 @@ export class ThreadPool implements Workers {
         ref,
         codec: codec === jsonCodec ? 'json' : 'v8',
         maxPayload,
-        clock,
+        recalled: () => this.#freed(this.#host.clock.monotonic()),
         gone: (gone, error) => this.#gone(gone, error),
       })
     } catch (cause) {
@@ -227,12 +235,44 @@ export class ThreadPool implements Workers {
     return thread
   }
 
-  #free(attempt: ThreadAttempt, now: number): void {
-    const { execution, thread } = attempt
+  /** Whether a handler of the task may be at work that was told to end. */
+  #isEnding(id: string): boolean {
+    if (this.#ending.size === 0) return false
+    for (const { execution } of this.#ending) if (execution.id === id) return true
+    return false
+  }
+
+  /** It could not be begun. */
+  #failed(execution: Execution, error: unknown, now: number): void {
+    execution.ended = true
+    execution.startedAt = now
     this.#attempts.delete(execution)
     this.#slots.remove(execution)
-    if (attempt.hasStarted) {
-      const ran = now - execution.startedAt
+    this.#host.failed(execution, error, now)
+    this.#host.freed(now)
+  }
+
+  /** What was held for a handler that is at work no more goes first. */
+  #freed(now: number): void {
+    for (const attempt of [...this.#held]) {
+      if (this.#isEnding(attempt.execution.id) || !this.#held.delete(attempt)) continue
+      try {
+        this.#begin(attempt)
+      } catch (error) {
+        this.#failed(attempt.execution, error, now)
+      }
+    }
+    this.#host.freed(now)
+  }
+
+  #ended(attempt: ThreadAttempt, now: number): void {
+    const { execution, thread, busySince } = attempt
+    this.#attempts.delete(execution)
+    this.#ending.delete(attempt)
+    this.#held.delete(attempt)
+    this.#slots.remove(execution)
+    if (busySince !== undefined) {
+      const ran = now - busySince
       this.#meanRun = this.#meanRun === undefined ? ran : this.#meanRun + (ran - this.#meanRun) * WEIGHT
     }
     if (thread !== undefined) this.#rest(thread)
@@ -264,7 +304,7 @@ export class ThreadPool implements Workers {
     this.#lookTimer = undefined
     let again = false
     for (const thread of [...this.#threads]) again = thread.look() || again
-    if (again) this.#lookTimer ??= this.#host.clock.after(LOOK_EVERY, () => this.#look())
+    if (again) this.#lookTimer ??= systemClock.after(LOOK_EVERY, () => this.#look())
   }
 
   /** @param error what it died of, when it had nothing to do and nobody asked it to */

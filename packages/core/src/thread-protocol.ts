@@ -59,12 +59,13 @@ export type ToThread =
   | readonly [type: 'exit']
 
 export type FromThread =
-  /** The file is loaded now, and its handler is called. Once for each file. */
-  | readonly [type: 'loaded']
+  /** The attempt was taken up, its file is loaded, and its handler is called now. Not told after an end that says so. */
+  | readonly [type: 'started']
   | readonly [type: 'report', progress: Encoded | undefined, lines: readonly string[] | undefined]
   | readonly [type: 'checkpoint', number: number, state: Encoded]
-  | readonly [type: 'result', result: Encoded]
-  | readonly [type: 'failed', error: Thrown]
+  /** The ends. `goesOn`: the next attempt is taken up already. */
+  | readonly [type: 'result', result: Encoded, goesOn: boolean]
+  | readonly [type: 'failed', error: Thrown, goesOn: boolean]
   /** The file has no handler, or could not be loaded: the thread remembers that for ever, and is of no use any more. */
   | readonly [type: 'unloadable', error: Thrown]
 

@@ -13,6 +13,7 @@ import { Slots } from './slots.js'
 import type { Claimed, Encoded } from './storage.js'
 import type { AbortKind } from './task-context.js'
 import type { Kinds } from './kinds.js'
+import { isThenable } from './thenable.js'
 import type { TimeWheel } from './time-wheel.js'
 
 export interface WorkerPoolHost extends ExecutionHost {
@@ -25,8 +26,8 @@ export interface WorkerPoolHost extends ExecutionHost {
   succeeded(execution: Execution, value: unknown, now: number, encoded?: Encoded): void
   /** Also after an abort; `execution.aborted` says so. */
   failed(execution: Execution, error: unknown, now: number): void
-  /** It was not begun, and its task is still to be run. */
-  returned(execution: Execution): void
+  /** It was not begun, and its task is to wait in its old place. {@link freed} follows. @param arrival of its `run` */
+  returned(execution: Execution, arrival: number): void
   /** A slot is free. @param now monotonic ms */
   freed(now: number): void
 }
@@ -51,8 +52,13 @@ export interface Workers {
   readonly executions: readonly Execution[]
   /** The attempt that this process makes of the task, if it does. */
   find(id: string): Execution | undefined
-  /** Calls the task's handler. The caller has made sure that a slot is free. @param now monotonic ms */
-  run(claimed: Claimed, session: string, marked: boolean, now: number): void
+  /**
+   * Calls the task's handler. The caller has made sure that a slot is free.
+   *
+   * @param now monotonic ms
+   * @param arrival its place in line, which `returned` tells
+   */
+  run(claimed: Claimed, session: string, marked: boolean, now: number, arrival: number): void
   /**
    * Aborts one attempt, if this process makes it under a token that is not newer.
    *
@@ -204,10 +210,4 @@ function asPromise(value: PromiseLike<unknown>): Promise<unknown> {
   return value instanceof Promise && value.then === Promise.prototype.then
     ? value
     : new Promise((resolve) => resolve(value))
-}
-
-function isThenable(value: unknown): value is PromiseLike<unknown> {
-  return (
-    value !== null && typeof value === 'object' && typeof (value as { then?: unknown }).then === 'function'
-  )
 }

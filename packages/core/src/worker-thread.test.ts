@@ -4,7 +4,6 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { systemClock } from './clock.js'
 import { resolveThreads, type ThreadOptions } from './thread-options.js'
 import { WorkerThread, type Attempt } from './worker-thread.js'
 
@@ -43,7 +42,8 @@ interface Bench {
   /** What was told, in order: `started a`, `a 1` for a result, `refused a`, `failed a`, `stuck a`. */
   readonly told: string[]
   readonly deaths: (string | undefined)[]
-  give(name: string, job?: string): Attempt
+  /** @param mayWait whether it is sent in the next turn of the loop only */
+  give(name: string, job?: string, mayWait?: boolean): Attempt
   /** Resolves when this was told. */
   heard(what: string): Promise<void>
 }
@@ -56,12 +56,13 @@ function bench(options: ThreadOptions = {}): Bench {
     ref: { tenant: 'default', queue: 'default' },
     codec: 'json',
     maxPayload: 1000,
-    clock: systemClock,
+    recalled: () => told.push('recalled'),
     gone: (_, error) => deaths.push(error?.message),
   })
   threads.push(thread)
-  const give = (name: string, job = ''): Attempt => {
+  const give = (name: string, job = '', mayWait = false): Attempt => {
     const attempt: Attempt = {
+      reached: () => {},
       started: () => told.push(`started ${name}`),
       reported: (progress) => told.push(`${name} says ${String(progress)}`),
       checkpoint: async () => {},
@@ -73,7 +74,7 @@ function bench(options: ThreadOptions = {}): Bench {
     const { nextTicket } = thread
     const payload = JSON.stringify(job)
     const message = [nextTicket, file, name, '', 1, 0, payload, undefined, undefined, undefined] as const
-    thread.run(attempt, message, undefined, false)
+    thread.run(attempt, message, undefined, mayWait)
     return attempt
   }
   const heard = (what: string): Promise<void> => expect.poll(() => told, { timeout: 10_000 }).toContain(what)
@@ -99,11 +100,26 @@ describe('attempts that are given ahead', () => {
     expect(thread.load).toBe(1)
     give('d')
     thread.abort(first, 'cancelled')
-    expect(told.at(-1)).toBe('refused d')
+    expect(told.slice(-2)).toEqual(['refused d', 'recalled'])
     await heard('a 1')
     give('e')
     // The second that ran, although five were given.
     await heard('e 2')
+  })
+
+  it('have started when the thread took them up, and not before', async () => {
+    const { thread, told, give, heard } = bench()
+    give('a')
+    await heard('a 1')
+    told.length = 0
+    give('b', '', true)
+    give('c', '', true)
+    thread.recall()
+    expect(told).toEqual(['refused b', 'refused c', 'recalled'])
+    give('b', '', true)
+    give('c', '', true)
+    await heard('c 3')
+    expect(told.slice(3)).toEqual(['started b', 'started c', 'b 2', 'c 3'])
   })
 
   it('are taken back when the one before them is there at two looks', async () => {
@@ -114,7 +130,7 @@ describe('attempts that are given ahead', () => {
     expect(thread.look()).toBe(true)
     expect(told).not.toContain('refused b')
     expect(thread.look()).toBe(false)
-    expect(told.at(-1)).toBe('refused b')
+    expect(told.slice(-2)).toEqual(['refused b', 'recalled'])
     expect(thread.isOpen).toBe(false)
   })
 
@@ -125,7 +141,7 @@ describe('attempts that are given ahead', () => {
     const attempts = ['b', 'c', 'd'].map((name) => give(name, 'wait'))
     await heard('b says "waiting"')
     thread.abort(attempts[1] as Attempt, 'cancelled')
-    expect(told.slice(-2)).toEqual(['refused c', 'refused d'])
+    expect(told.slice(-3)).toEqual(['refused c', 'refused d', 'recalled'])
     expect(thread.load).toBe(1)
   })
 })
@@ -138,7 +154,7 @@ describe('a thread that dies', () => {
     give('b', 'exit')
     give('c')
     await heard('failed b')
-    expect(told.slice(2).sort()).toEqual(['failed b', 'refused c', 'started b'])
+    expect(told.slice(2).sort()).toEqual(['failed b', 'recalled', 'refused c', 'started b'])
     expect(deaths).toEqual([undefined])
   })
 

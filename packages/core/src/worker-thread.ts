@@ -10,11 +10,13 @@
  * To stop an attempt, its signal aborts in the thread; a handler that still runs after the grace is stopped with its
  * thread. Only code that is not JavaScript (a long `scryptSync`, an add-on) cannot be interrupted: it ends when it
  * returns, and {@link Attempt.stuck} says so meanwhile.
+ *
+ * Threads take real time to start and to end, so this does not go by the clock of the pool, which a test may move.
  */
 import { createRequire } from 'node:module'
 import { pathToFileURL } from 'node:url'
 import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads'
-import { setImmediate, type Clock, type Timer } from './clock.js'
+import { setImmediate, systemClock, type Timer } from './clock.js'
 import { formatDuration } from './duration.js'
 import { NeoTaskError } from './errors.js'
 import type { Encoded, QueueRef } from './storage.js'
@@ -34,7 +36,9 @@ import {
 
 /** What a thread tells of an attempt. None of these may throw. */
 export interface Attempt {
-  /** The handler is called now. */
+  /** Nothing stands before it in its thread, which has loaded its file. */
+  reached(): void
+  /** It was taken up, and its handler is called now. */
   started(): void
   reported(progress: Encoded | undefined, lines: readonly string[] | undefined): void
   /** Rejects when it could not be stored. */
@@ -42,7 +46,7 @@ export interface Attempt {
   /** The ends. The thread is free of it, or gone. */
   succeeded(result: Encoded): void
   failed(error: unknown): void
-  /** It was not taken up, and never will be by this thread. */
+  /** It was not taken up, and never will be by this thread. {@link WorkerThreadContext.recalled} follows. */
   refused(): void
   /** It was stopped, and does not stop. One of the ends follows should it do so after all. */
   stuck(error: unknown): void
@@ -53,7 +57,8 @@ export interface WorkerThreadContext {
   readonly ref: QueueRef
   readonly codec: 'json' | 'v8'
   readonly maxPayload: number
-  readonly clock: Clock
+  /** All that was taken back together was refused. */
+  readonly recalled: () => void
   /** The thread has ended; of this, when it had nothing to do and nobody asked it to. */
   readonly gone: (thread: WorkerThread, error: NeoTaskError | undefined) => void
 }
@@ -171,7 +176,7 @@ export class WorkerThread {
     if (own !== undefined) this.#ownInOutbox.push(...own)
     if (!mayWait) this.#flush()
     else if (this.#outbox.length === 1) setImmediate(() => this.#flush())
-    if (this.#given.length === 1) this.#begin()
+    if (this.#given.length === 1) this.#begin(false)
   }
 
   /** Tells the attempt to end, and ends the thread if it does not. One that was not taken up is refused. */
@@ -195,6 +200,7 @@ export class WorkerThread {
     const back = this.#given.splice(from)
     if (from === 0) this.#rest()
     for (const { attempt } of back) attempt.refused()
+    this.#context.recalled()
   }
 
   /**
@@ -239,7 +245,7 @@ export class WorkerThread {
     if (first === undefined) return
     const { attempt } = first
     switch (message[0]) {
-      case 'loaded':
+      case 'started':
         this.#isLoading = false
         this.#files.add(first.file)
         if (!first.isAborted && !this.#isEnding) this.#timer?.cancel()
@@ -252,11 +258,11 @@ export class WorkerThread {
         void this.#checkpoint(attempt, message[1], message[2])
         break
       case 'result':
-        this.#shift()
+        this.#shift(message[2])
         attempt.succeeded(message[1])
         break
       case 'failed':
-        this.#shift()
+        this.#shift(message[2])
         attempt.failed(readThrown(message[1]))
         break
       case 'unloadable':
@@ -268,26 +274,26 @@ export class WorkerThread {
     }
   }
 
-  /** The first attempt is at work from now on. */
-  #begin(): void {
+  /** The first attempt is at work, if it was taken up, or will be as soon as the thread can. */
+  #begin(isTakenUp: boolean): void {
     const { attempt, file, isAborted } = this.#given[0] as Given
     if (isAborted) this.#armGrace()
-    if (this.#files.has(file)) {
-      attempt.started()
-      return
+    this.#isLoading = !this.#files.has(file)
+    if (!this.#isLoading) {
+      attempt.reached()
+      if (isTakenUp) attempt.started()
     }
-    this.#isLoading = true
-    if (isAborted) return
+    if (isAborted || (isTakenUp && !this.#isLoading)) return
     const { startTimeout } = this.#context.policy
     const late = `it did not start and load ${file} within ${formatDuration(startTimeout)}`
     this.#after(startTimeout, () => this.#terminate(late))
   }
 
-  /** The first attempt has ended. */
-  #shift(): void {
+  /** The first attempt has ended. @param goesOn whether the next one is taken up */
+  #shift(goesOn: boolean): void {
     this.#given.shift()
     this.#rest()
-    if (this.#given.length > 0) this.#begin()
+    if (this.#given.length > 0) this.#begin(goesOn)
   }
 
   /** Forgets what held for the first attempt. */
@@ -346,7 +352,7 @@ export class WorkerThread {
 
   #after(ms: number, action: () => void): void {
     this.#timer?.cancel()
-    this.#timer = this.#context.clock.after(ms, action, { hold: true })
+    this.#timer = systemClock.after(ms, action, { hold: true })
   }
 
   #flush(): void {
