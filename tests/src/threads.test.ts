@@ -606,6 +606,19 @@ describe('threads', () => {
   })
 })
 
+describe('a thread that something left behind keeps busy', () => {
+  it('is given up, and the task that it did not take up runs in another', async () => {
+    const source = `export default ({ value }) => {
+      if (value === 'block') setImmediate(() => { for (;;); })
+      return value
+    }`
+    const threads = { size: 1, startTimeout: '1s' }
+    const pool = poolOf({ executor: fileOf('blocked.mjs', source), threads, timeout: 200 })
+    expect(await pool.run({ do: 'echo', value: 'block' })).toBe('block')
+    expect(await pool.run({ do: 'echo', value: 'on' })).toBe('on')
+  })
+})
+
 describe('files', () => {
   it('may be CommonJS, with either export', async () => {
     const exported = fileOf('exported.cjs', 'module.exports = (data) => data.value')

@@ -146,8 +146,7 @@ export class Consumer {
       clock,
       free: () => this.#workers.free,
       fenced: (now) => (now === undefined ? this.#session.fenced : this.#session.fencedAt(now)),
-      run: (task, marked, now, arrival) =>
-        this.#workers.run(task, this.#session.id, marked, now, arrival),
+      run: (task, marked, now, arrival) => this.#workers.run(task, this.#session.id, marked, now, arrival),
       release: (task) => lifecycle.release(task, this.#session),
       poke: () => this.#session.poke(),
       mark: () => this.#session.force(),

@@ -12,7 +12,7 @@ export interface ThreadOptions {
   idleTimeout?: Duration | undefined
   /** How long a handler may go on after its signal aborted; then its thread is stopped. Default: `'100ms'`. */
   grace?: Duration | undefined
-  /** How long a thread may take to start and to load a handler's file. At least 1 ms. Default: `'30s'`. */
+  /** How long a thread may take to start, to load a handler's file and to take a task up. At least 1 ms. Default: `'30s'`. */
   startTimeout?: Duration | undefined
 }
 
