@@ -38,7 +38,8 @@ async function runSuite(rows: readonly Row[], rounds: number): Promise<void> {
     results.push(...(await measureRow(name, row, rounds)))
   }
   printTable(results)
-  console.log(`written to ${await writeResults(name, results)}`)
+  const names = rows.map((row) => row.name)
+  console.log(`written to ${await writeResults(name, results, names)}`)
 }
 
 /** The process of one measurement: prints its figure as the last line. */

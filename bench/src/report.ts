@@ -1,5 +1,5 @@
 /** The figures as a table for people and as JSON for programs. */
-import { mkdir, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { cpus } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import type { Result } from './measure.js'
@@ -20,11 +20,26 @@ export function printTable(results: readonly Result[]): void {
   console.log()
 }
 
-/** @returns the path, from the repository's root */
-export async function writeResults(suite: string, results: readonly Result[]): Promise<string> {
+/**
+ * @param rows the names of all rows of the suite: those that were not measured now keep their figures
+ * @returns the path, from the repository's root
+ */
+export async function writeResults(
+  suite: string,
+  results: readonly Result[],
+  rows: readonly string[],
+): Promise<string> {
   const folder = fileURLToPath(new URL('../results', import.meta.url))
+  const file = `${folder}/${suite}.json`
   await mkdir(folder, { recursive: true })
-  await writeFile(`${folder}/${suite}.json`, `${JSON.stringify(results, undefined, 2)}\n`)
+  const known = await readFile(file, 'utf8').then(
+    (text) => JSON.parse(text) as Result[],
+    () => [],
+  )
+  const measured = new Set(results.map(({ row }) => row))
+  const all = [...known.filter(({ row }) => !measured.has(row)), ...results]
+  const inOrder = rows.flatMap((name) => all.filter(({ row }) => row === name))
+  await writeFile(file, `${JSON.stringify(inOrder, undefined, 2)}\n`)
   return `bench/results/${suite}.json`
 }
 
