@@ -1,0 +1,216 @@
+/** The queue face: tasks, seen from outside. Each method is one call of one script. */
+import {
+  isStorableId,
+  MAX_PRIORITY,
+  optionError,
+  type CancelOptions,
+  type Encoded,
+  type EnqueueOptions,
+  type EnqueueOutcome,
+  type ErrorGroup,
+  type GroupFlags,
+  type HistoryBucket,
+  type ListQuery,
+  type OperationOutcome,
+  type Operation,
+  type QueueCounts,
+  type QueueFace,
+  type QueueRef,
+  type ReviveOptions,
+  type TaskPage,
+  type TaskRecord,
+  type Unit,
+  type WatchOptions,
+  type WatchOutcome,
+} from '@neotask/core'
+import type { Argument, Connection, Reply, ScriptName } from './connection.js'
+import { escapeText, tagged } from './definition.js'
+import { EnqueueRequest } from './enqueue.js'
+import { pack, unpackMap, type Packable } from './msgpack.js'
+import { bytesOf, listOf, numberOf, numbersOf, textOf } from './reply.js'
+import { finalOf, parseView, stateOf } from './task-record.js'
+
+const MAX_PAGE = 500
+const PAGE_BYTES = 1024 * 1024
+
+const HAPPENINGS: Readonly<Record<string, Exclude<keyof HistoryBucket, 'at'>>> = {
+  e: 'enqueued',
+  s: 'success',
+  f: 'failed',
+  c: 'cancelled',
+  k: 'skipped',
+  r: 'retried',
+}
+
+export class RedisQueue implements QueueFace {
+  readonly #connection: Connection
+
+  constructor(connection: Connection) {
+    this.#connection = connection
+  }
+
+  async enqueue(ref: QueueRef, units: readonly Unit[], options?: EnqueueOptions): Promise<EnqueueOutcome[]> {
+    const request = new EnqueueRequest(units, options?.maxQueueSize ?? Infinity)
+    if (request.isEmpty) return request.outcomesBefore()
+    return request.outcomes(await this.#run('enqueue', ref, request.arguments()))
+  }
+
+  async get(ref: QueueRef, ids: readonly string[]): Promise<(TaskRecord | undefined)[]> {
+    if (ids.length === 0) return []
+    return listOf(await this.#run('get', ref, [pack(ids)])).map(parseView)
+  }
+
+  async watch(ref: QueueRef, ids: readonly string[], options: WatchOptions): Promise<WatchOutcome[]> {
+    if (ids.length === 0) return []
+    const reply = await this.#run('watch', ref, [escapeText(options.watcher), options.ttl, ...ids])
+    return listOf(reply).map((one) => {
+      if (Array.isArray(one)) return finalOf(parseView(one as Reply) as TaskRecord)
+      const letter = textOf(one)
+      return letter === 'o' ? 'open' : letter === 'f' ? 'forgotten' : 'unknown'
+    })
+  }
+
+  async list(ref: QueueRef, query: ListQuery): Promise<TaskPage> {
+    const { state, kind, group, bytes = PAGE_BYTES, cursor } = query
+    const limit = Math.max(1, Math.min(query.limit, MAX_PAGE))
+    const filter = kind === undefined ? '' : ` ${escapeText(kind)}`
+    const reply = await this.#run('list', ref, [state, limit, bytes, filter, group ?? '', cursor ?? ''])
+    const [views, next] = listOf(reply)
+    const tasks = listOf(views).map((view) => parseView(view) as TaskRecord)
+    const last = textOf(next)
+    return { tasks, ...(last !== '' && { cursor: last }) }
+  }
+
+  async counts(ref: QueueRef): Promise<QueueCounts> {
+    const [pending, scheduled, blocked, running, success, failed, cancelled, skipped, prefetched, paused] =
+      numbersOf(await this.#run('counts', ref, [])) as [
+        number,
+        number,
+        number,
+        number,
+        number,
+        number,
+        number,
+        number,
+        number,
+        number,
+      ]
+    const states = { pending, scheduled, blocked, running, success, failed, cancelled, skipped }
+    return { ...states, prefetched, paused: paused === 1 }
+  }
+
+  async history(ref: QueueRef, range: { from: number; to: number }): Promise<HistoryBucket[]> {
+    const list = listOf(await this.#run('history', ref, [range.from, range.to]))
+    const buckets = new Map<number, { -readonly [K in keyof HistoryBucket]: HistoryBucket[K] }>()
+    for (let i = 0; i < list.length; i += 3) {
+      const at = numberOf(list[i])
+      let bucket = buckets.get(at)
+      if (!bucket) {
+        bucket = { at, enqueued: 0, success: 0, failed: 0, cancelled: 0, skipped: 0, retried: 0 }
+        buckets.set(at, bucket)
+      }
+      const what = HAPPENINGS[textOf(list[i + 1])]
+      if (what) bucket[what] = numberOf(list[i + 2])
+    }
+    return [...buckets.values()].sort((a, b) => a.at - b.at)
+  }
+
+  async errors(ref: QueueRef, options: { limit: number }): Promise<ErrorGroup[]> {
+    const list = listOf(await this.#run('errors', ref, [options.limit]))
+    const groups: ErrorGroup[] = []
+    for (let i = 0; i < list.length; i += 5) {
+      const error = unpackMap(bytesOf(list[i + 4])).get('e') as Buffer | undefined
+      groups.push({
+        fingerprint: textOf(list[i]),
+        count: numberOf(list[i + 1]),
+        id: textOf(list[i + 2]),
+        error: error?.toString() ?? '',
+        lastAt: numberOf(list[i + 3]),
+      })
+    }
+    return groups
+  }
+
+  async cancel(
+    ref: QueueRef,
+    ids: readonly string[],
+    options: CancelOptions = {},
+  ): Promise<OperationOutcome[]> {
+    const { code = 'TASK_CANCELLED', message } = options
+    return this.#operate(ref, 'cancel', ids, { code, message })
+  }
+
+  async retry(
+    ref: QueueRef,
+    ids: readonly string[],
+    options: ReviveOptions = {},
+  ): Promise<OperationOutcome[]> {
+    if (options.payload === undefined) return this.#operate(ref, 'retry', ids, { none: 1 })
+    const { payload, codec } = options.payload
+    const bytes = typeof payload === 'string' ? 0 : 1
+    return this.#operate(ref, 'retry', ids, { payload, codec: escapeText(codec), bytes })
+  }
+
+  async promote(ref: QueueRef, ids: readonly string[]): Promise<OperationOutcome[]> {
+    return this.#operate(ref, 'promote', ids, { none: 1 })
+  }
+
+  async reprioritize(ref: QueueRef, ids: readonly string[], priority: number): Promise<OperationOutcome[]> {
+    if (!(Number.isInteger(priority) && priority >= 0 && priority <= MAX_PRIORITY)) {
+      throw optionError('priority', `an integer from 0 to ${MAX_PRIORITY}`, priority)
+    }
+    return this.#operate(ref, 'reprioritize', ids, { priority })
+  }
+
+  async remove(ref: QueueRef, ids: readonly string[]): Promise<OperationOutcome[]> {
+    return this.#operate(ref, 'remove', ids, { none: 1 })
+  }
+
+  async complete(ref: QueueRef, id: string, result: Encoded, codec: string): Promise<OperationOutcome> {
+    const tail = Buffer.concat([Buffer.from(`${escapeText(codec)} `), Buffer.from(tagged(result))])
+    const [outcome] = await this.#operate(ref, 'complete', [id], { tail })
+    return outcome as OperationOutcome
+  }
+
+  async pause(ref: QueueRef, paused: boolean): Promise<void> {
+    await this.#run('pause', ref, [paused ? 1 : 0])
+  }
+
+  async setGroup(ref: QueueRef, group: string, flags: GroupFlags): Promise<void> {
+    if (!isStorableId(group)) throw optionError('group', 'an id that can be stored', group)
+    const paused = flags.paused === undefined ? '' : flags.paused ? 1 : 0
+    await this.#run('group', ref, [group, flags.cancelled === true ? 1 : 0, paused])
+  }
+
+  #operate(
+    ref: QueueRef,
+    operation: Exclude<Operation, 'revoke'>,
+    ids: readonly string[],
+    details: Packable,
+  ): Promise<OperationOutcome[]> {
+    return operate(this.#connection, ref, operation, ids, details)
+  }
+
+  #run(script: ScriptName, ref: QueueRef, args: readonly Argument[]): Promise<Reply> {
+    return this.#connection.runIn(script, this.#connection.keys.queue(ref), args)
+  }
+}
+
+/** One operation on tasks of a queue. */
+export async function operate(
+  connection: Connection,
+  ref: QueueRef,
+  operation: Operation,
+  ids: readonly string[],
+  details: Packable,
+): Promise<OperationOutcome[]> {
+  if (ids.length === 0) return []
+  const args = [operation, pack(details), ...ids]
+  const reply = await connection.runIn('operate', connection.keys.queue(ref), args)
+  return listOf(reply).map((one) => {
+    const text = textOf(one)
+    if (text === 'done' || text === 'unknown') return text
+    const state = stateOf(text.charAt(0))
+    return text.length === 1 ? { state } : { state, neededBy: text.slice(1) }
+  })
+}
