@@ -49,7 +49,7 @@ function generate() {
       if (!needed) return []
       for (const one of needed) parts.set(one, part(one))
       const list = needed.map((one) => `'${one}'`).join(', ')
-      return [`  ${name}: { parts: [${list}], body: ${literal(strip(source))} },`]
+      return [`  ${name}: {\n    parts: [${list}],\n    body: ${literal(strip(source))},\n  },`]
     })
   const shared = [...parts].map(([name, source]) => `  ${name}: ${literal(source)},`)
   return [

@@ -693,9 +693,14 @@ C('RPUSH', CASC, t.id)
 end
 if p == 'f' then countError(t, 1) end
 end
+function q.leave(t)
+touch(t)
+t.p, t.session = nil, nil
+end
 function q.takeAway(t, reason)
 if t.p ~= 'o' then return nil end
 local s = session(t.session)
+q.leave(t)
 if s and s.over == '' then
 guard()
 noteTaken(s, t.id, int(q.tokenOf(t)), reason)
@@ -1265,6 +1270,7 @@ q.clearDeadline(t)
 end
 local function suspend(t, m)
 started(t)
+q.leave(t)
 local r = rare(t)
 if m.cp then r.cp = m.cp end
 if not m.a then
@@ -1314,8 +1320,10 @@ r.at = (r.at or 0) + 1
 r.e = m.e
 q.count('r', 1)
 started(t)
+q.leave(t)
 q.schedule(t, now + m.i)
 elseif op == 'x' then
+q.leave(t)
 q.toReady(t, q.scoreOf(t))
 elseif op == 'p' then
 suspend(t, m)
@@ -1403,6 +1411,7 @@ q.flush()
 q.loadHeld(s.id, ids, entries)
 for i = 1, #ids do
 local t = q.tasks[ids[i]]
+q.leave(t)
 if s.over == 'ended' then
 q.toReady(t, q.scoreOf(t))
 else
@@ -1462,7 +1471,9 @@ return out
 end`,
 } as const
 export const SCRIPTS = {
-  counts: { parts: ['prelude'], body: `local Q = KEYS[2]
+  counts: {
+    parts: ['prelude'],
+    body: `local Q = KEYS[2]
 local running, marked = 0, 0
 for _, id in ipairs(C('SMEMBERS', Q .. 'leases')) do
 local own = S .. 'own:' .. id
@@ -1475,15 +1486,21 @@ end
 return {
 C('ZCARD', Q .. 'ready') + C('ZCARD', Q .. 'aside'), C('ZCARD', Q .. 'due'), C('ZCARD', Q .. 'need'), running,
 ended('s'), ended('f'), ended('c'), ended('k'), running - marked, C('HGET', Q .. 'meta', 'paused') == '1' and 1 or 0,
-}` },
-  end: { parts: ['prelude', 'records', 'sessions', 'queue', 'drain'], body: `local s = session(ARGV[2])
+}`,
+  },
+  end: {
+    parts: ['prelude', 'records', 'sessions', 'queue', 'drain'],
+    body: `local s = session(ARGV[2])
 if not s then return 1 end
 guard()
 if s.over == '' then close(s, 'ended') end
 local _, isEmpty = drainOne(s, tonumber(ARGV[3]))
 queue(s.q).conclude()
-return isEmpty and 1 or 0` },
-  enqueue: { parts: ['prelude', 'records', 'sessions', 'queue'], body: `local Q = KEYS[2]
+return isEmpty and 1 or 0`,
+  },
+  enqueue: {
+    parts: ['prelude', 'records', 'sessions', 'queue'],
+    body: `local Q = KEYS[2]
 local DEFS, READY, META = Q .. 'defs', Q .. 'ready', Q .. 'meta'
 local most = tonumber(ARGV[2])
 local n = (#ARGV - 3) / 3
@@ -1686,8 +1703,11 @@ q.conclude()
 return out
 end
 local out = isPlain() and enqueuePlain()
-return out or enqueueAll()` },
-  errors: { parts: ['prelude'], body: `local Q, out = KEYS[2], {}
+return out or enqueueAll()`,
+  },
+  errors: {
+    parts: ['prelude'],
+    body: `local Q, out = KEYS[2], {}
 local groups = C('ZREVRANGE', Q .. 'errors', 0, tonumber(ARGV[2]) - 1, 'WITHSCORES')
 for i = 1, #groups, 2 do
 local newest = C('ZREVRANGE', Q .. 'error:' .. groups[i], 0, 0, 'WITHSCORES')
@@ -1697,16 +1717,25 @@ out[#out + 1] = newest[1]
 out[#out + 1] = newest[2]
 out[#out + 1] = C('HGET', Q .. 'rare', newest[1]) or ''
 end
-return out` },
-  get: { parts: ['prelude', 'records', 'sessions', 'queue', 'view'], body: `local q = queue(KEYS[2])
-return view(q, cmsgpack.unpack(ARGV[2]))` },
-  group: { parts: ['prelude', 'records', 'sessions', 'queue'], body: `local q = queue(KEYS[2])
+return out`,
+  },
+  get: {
+    parts: ['prelude', 'records', 'sessions', 'queue', 'view'],
+    body: `local q = queue(KEYS[2])
+return view(q, cmsgpack.unpack(ARGV[2]))`,
+  },
+  group: {
+    parts: ['prelude', 'records', 'sessions', 'queue'],
+    body: `local q = queue(KEYS[2])
 local paused
 if ARGV[4] ~= '' then paused = ARGV[4] == '1' end
 q.flag(ARGV[2], ARGV[3] == '1', paused)
 q.conclude()
-return 1` },
-  history: { parts: ['prelude'], body: `local from, to = math.max(tonumber(ARGV[2]), now - DAY), tonumber(ARGV[3])
+return 1`,
+  },
+  history: {
+    parts: ['prelude'],
+    body: `local from, to = math.max(tonumber(ARGV[2]), now - DAY), tonumber(ARGV[3])
 local all = C('HGETALL', KEYS[2] .. 'hist')
 local out = {}
 for i = 1, #all, 2 do
@@ -1718,8 +1747,11 @@ out[#out + 1] = what
 out[#out + 1] = all[i + 1]
 end
 end
-return out` },
-  list: { parts: ['prelude', 'records', 'sessions', 'queue', 'view'], body: `local Q = KEYS[2]
+return out`,
+  },
+  list: {
+    parts: ['prelude', 'records', 'sessions', 'queue', 'view'],
+    body: `local Q = KEYS[2]
 local q = queue(Q)
 local state, limit, bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local kind, group, cursor = ARGV[5], ARGV[6], ARGV[7]
@@ -1808,8 +1840,11 @@ found[#found + 1] = ids[i]
 end
 last = list[i][2]
 end
-return { view(q, found), more and last or '' }` },
-  lock: { parts: ['prelude'], body: `local key, owner = S .. 'lock:' .. ARGV[2], ARGV[4]
+return { view(q, found), more and last or '' }`,
+  },
+  lock: {
+    parts: ['prelude'],
+    body: `local key, owner = S .. 'lock:' .. ARGV[2], ARGV[4]
 local ends, holder = string.match(C('GET', key) or '0 ', '^(%d+) (.*)$')
 local isHeld = tonumber(ends) > now
 local function hold()
@@ -1825,8 +1860,11 @@ return int(fence)
 end
 if not isHeld or holder ~= owner then return 0 end
 if ARGV[3] == 'extend' then hold() else C('DEL', key) end
-return 1` },
-  open: { parts: ['prelude', 'records', 'sessions'], body: `local id, Q = ARGV[2], KEYS[2]
+return 1`,
+  },
+  open: {
+    parts: ['prelude', 'records', 'sessions'],
+    body: `local id, Q = ARGV[2], KEYS[2]
 local s = session(id)
 if s then
 if s.over ~= '' then return 0 end
@@ -1841,8 +1879,11 @@ C('SADD', Q .. 'leases', id)
 C('HSET', Q .. 'meta', 'successAge', i.sa, 'successCount', i.sc, 'failedAge', i.fa, 'failedCount', i.fc)
 sessions[id] = nil
 beat(session(id))
-return 1` },
-  operate: { parts: ['prelude', 'records', 'sessions', 'queue'], body: `local PERMITTED = {
+return 1`,
+  },
+  operate: {
+    parts: ['prelude', 'records', 'sessions', 'queue'],
+    body: `local PERMITTED = {
 cancel = 'rldno', retry = 'fc', promote = 'd', reprioritize = 'rldn', remove = 'rldnsfck', complete = 'n', revoke = 'o',
 }
 local operation, m = ARGV[2], cmsgpack.unpack(ARGV[3])
@@ -1898,10 +1939,16 @@ out[i] = actions[operation](t) or 'done'
 end
 end
 q.conclude()
-return out` },
-  pause: { parts: ['prelude', 'records', 'sessions', 'queue'], body: `queue(KEYS[2]).pause(ARGV[2] == '1')
-return 1` },
-  reclaim: { parts: ['prelude', 'records', 'sessions', 'queue', 'drain'], body: `lookAhead()
+return out`,
+  },
+  pause: {
+    parts: ['prelude', 'records', 'sessions', 'queue'],
+    body: `queue(KEYS[2]).pause(ARGV[2] == '1')
+return 1`,
+  },
+  reclaim: {
+    parts: ['prelude', 'records', 'sessions', 'queue', 'drain'],
+    body: `lookAhead()
 look()
 local condemned, report = {}, { reclaimed = {}, poisoned = {} }
 for _, id in ipairs(C('ZRANGE', S .. 'lost', 0, -1)) do
@@ -1909,8 +1956,11 @@ local s = session(id)
 if s and s.over == 'condemned' then condemned[#condemned + 1] = id end
 end
 drainLost(tonumber(ARGV[2]), report, nil)
-return { C('ZRANGE', S .. 'susp', 0, -1), condemned, report.reclaimed, report.poisoned }` },
-  record: { parts: ['prelude', 'records'], body: `local k = recordKeys(ARGV[2])
+return { C('ZRANGE', S .. 'susp', 0, -1), condemned, report.reclaimed, report.poisoned }`,
+  },
+  record: {
+    parts: ['prelude', 'records'],
+    body: `local k = recordKeys(ARGV[2])
 local key = ARGV[4]
 local actions = {}
 function actions.get()
@@ -1991,8 +2041,11 @@ from = from + #page - taken
 end
 return out
 end
-return actions[ARGV[3]]()` },
-  resume: { parts: ['prelude', 'records', 'sessions', 'queue'], body: `local s = session(ARGV[2])
+return actions[ARGV[3]]()`,
+  },
+  resume: {
+    parts: ['prelude', 'records', 'sessions', 'queue'],
+    body: `local s = session(ARGV[2])
 local tasks, ids = {}, {}
 for i = 3, #ARGV do ids[#ids + 1] = ARGV[i] end
 local q = s and queue(s.q)
@@ -2005,8 +2058,11 @@ end
 if not s or s.over ~= '' then return { 2, s and s.token or '0', now, { {}, {}, {}, {}, {}, {}, {} }, tasks } end
 guard()
 beat(s)
-return { 0, s.token, now, q.entriesAfter(s, 0), tasks }` },
-  upkeep: { parts: ['prelude', 'records', 'sessions', 'queue'], body: `local q = queue(KEYS[2])
+return { 0, s.token, now, q.entriesAfter(s, 0), tasks }`,
+  },
+  upkeep: {
+    parts: ['prelude', 'records', 'sessions', 'queue'],
+    body: `local q = queue(KEYS[2])
 local limit = tonumber(ARGV[3])
 local actions = {}
 function actions.drain()
@@ -2046,8 +2102,11 @@ end
 q.conclude()
 return mended
 end
-return actions[ARGV[2]]()` },
-  watch: { parts: ['prelude', 'records', 'sessions', 'queue', 'view'], body: `local Q = KEYS[2]
+return actions[ARGV[2]]()`,
+  },
+  watch: {
+    parts: ['prelude', 'records', 'sessions', 'queue', 'view'],
+    body: `local Q = KEYS[2]
 local q = queue(Q)
 local ids, out = {}, {}
 for i = 4, #ARGV do ids[#ids + 1] = ARGV[i] end
@@ -2066,8 +2125,11 @@ out[i] = 'o'
 end
 end
 q.flush()
-return out` },
-  work: { parts: ['prelude', 'records', 'sessions', 'queue', 'drain'], body: `local id = ARGV[2]
+return out`,
+  },
+  work: {
+    parts: ['prelude', 'records', 'sessions', 'queue', 'drain'],
+    body: `local id = ARGV[2]
 local marks, reports, settlements = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
 local at = 12
 local stale, staleReports = {}, {}
@@ -2371,5 +2433,6 @@ end
 return {
 status, s.token, now, claimed, stale, staleReports, s.notes, C('HLEN', own) - BOOK,
 string.format('%.17g', nextIn), head or -1, paused and 1 or 0,
-}` },
+}`,
+  },
 } as const

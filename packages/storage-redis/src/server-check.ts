@@ -1,5 +1,6 @@
 /** What is asked of a server at start: its version, what it does when memory is full, and the stored format. */
 import { NeoTaskError, StorageUnavailableError } from '@neotask/core'
+import type { Cluster } from 'ioredis'
 import { randomUUID } from 'node:crypto'
 import type { Client } from './connection.js'
 
@@ -18,14 +19,16 @@ export async function checkServer(
   shard: string,
   allowEviction: boolean,
 ): Promise<ServerInfo> {
-  const info = parseInfo(await infoOf(client))
-  checkVersion(info)
-  const policy = info.get('maxmemory_policy')
-  if (!allowEviction && policy !== undefined && policy !== 'noeviction') {
-    throw new NeoTaskError(
-      'OPTION_INVALID',
-      `Redis: maxmemory-policy is ${policy}, which would throw tasks away: set it to noeviction, or say allowEviction: true`,
-    )
+  const servers = await infoOf(client)
+  for (const info of servers) {
+    checkVersion(info)
+    const policy = info.get('maxmemory_policy')
+    if (!allowEviction && policy !== undefined && policy !== 'noeviction') {
+      throw new NeoTaskError(
+        'OPTION_INVALID',
+        `Redis: maxmemory-policy is ${policy}, which would throw tasks away: set it to noeviction, or say allowEviction: true`,
+      )
+    }
   }
   const key = `${shard}meta`
   await client.hsetnx(key, 'format', FORMAT)
@@ -42,12 +45,19 @@ export async function checkServer(
     )
   }
   // A server that was started anew, or has taken the place of another, may not have all that was acknowledged.
-  return { format: FORMAT, runId: `${runId}.${info.get('run_id')}` }
+  const [only, ...others] = servers
+  return { format: FORMAT, runId: others.length > 0 ? `${runId}` : `${runId}.${only?.get('run_id')}` }
 }
 
-async function infoOf(client: Client): Promise<string> {
+/** Of the server, or of every master of a cluster. */
+async function infoOf(client: Client): Promise<Map<string, string>[]> {
   try {
-    return await client.info()
+    if (!client.isCluster) return [parseInfo(await client.info())]
+    // The first command waits for the nodes to be known.
+    await client.ping()
+    return await Promise.all(
+      (client as Cluster).nodes('master').map(async (node) => parseInfo(await node.info())),
+    )
   } catch (cause) {
     const { message } = cause as Error
     throw new StorageUnavailableError('STORAGE_UNAVAILABLE', `Redis: ${message}`, { cause, retryable: true })

@@ -121,7 +121,15 @@ function asleepWith(sent: SentMessages, isWoken: (node: Node) => boolean): strin
     (node) =>
       node.via === instance && node.queue === queue && node !== acting && node.session.over === undefined,
   )
-  if (left !== undefined && sleepers.length > 0 && !sleepers.some(isWoken))
+  // Where sessions of all instances wait in one line, one of another instance may be woken instead.
+  const elsewhere = sent.nodes.filter(
+    (node) =>
+      node.via !== instance &&
+      node.queue === queue &&
+      node.heard.slice(sent.heardBefore.get(node)).some((message) => message !== CHANGED),
+  )
+  const isLeft = left !== undefined && sleepers.length > 0
+  if (isLeft && !sleepers.some(isWoken) && elsewhere.length === 0)
     return `${left} is left to later steps, and nobody was woken to go on`
   if (queue.paused) return undefined
   const readyOf = (tasks: ReadonlySet<ModelTask>): ModelTask[] =>
@@ -143,13 +151,15 @@ function asleepWith(sent: SentMessages, isWoken: (node: Node) => boolean): strin
     const idle = serving(kind).filter(
       (node) => (sent.asleep.includes(node) && node !== acting) || isWoken(node),
     )
-    if (idle.filter(isWoken).length < Math.min(count, idle.length, WOKEN))
+    const others = elsewhere.filter((node) => node.session.kinds.includes(kind)).length
+    if (idle.filter(isWoken).length + others < Math.min(count, idle.length + others, WOKEN))
       return `too few of ${idle.length} idle sessions were woken for ${count} tasks of kind ${kind}`
   }
   // For what comes out of a pause somebody may have been woken before.
   for (const kind of kinds(readyOf(sent.reopened))) {
     const all = serving(kind)
-    if (all.length > 0 && all.every((node) => sent.asleep.includes(node) && !isWoken(node)))
+    const others = elsewhere.some((node) => node.session.kinds.includes(kind))
+    if (all.length > 0 && !others && all.every((node) => sent.asleep.includes(node) && !isWoken(node)))
       return `every session that serves ${kind} sleeps on after a pause`
   }
   return undefined

@@ -18,6 +18,7 @@ local function drainOne(s, limit, report)
   -- The oldest first, so that those that come without a place of their own keep their order.
   for i = 1, #ids do
     local t = q.tasks[ids[i]]
+    q.leave(t)
     if s.over == 'ended' then
       q.toReady(t, q.scoreOf(t))
     else

@@ -44,10 +44,17 @@ function q.finish(t, p, token, tail, but)
   if p == 'f' then countError(t, 1) end
 end
 
+-- Lets a running task go from its entry. The same step puts it elsewhere.
+function q.leave(t)
+  touch(t)
+  t.p, t.session = nil, nil
+end
+
 -- Takes a running task's entry, and tells its session. @returns whose it was
 function q.takeAway(t, reason)
   if t.p ~= 'o' then return nil end
   local s = session(t.session)
+  q.leave(t)
   if s and s.over == '' then
     guard()
     noteTaken(s, t.id, int(q.tokenOf(t)), reason)

@@ -13,6 +13,7 @@ end
 
 local function suspend(t, m)
   started(t)
+  q.leave(t)
   local r = rare(t)
   if m.cp then r.cp = m.cp end
   if not m.a then
@@ -66,8 +67,10 @@ function q.settle(s, id, token, op, rest)
     r.e = m.e
     q.count('r', 1)
     started(t)
+    q.leave(t)
     q.schedule(t, now + m.i)
   elseif op == 'x' then
+    q.leave(t)
     q.toReady(t, q.scoreOf(t))
   elseif op == 'p' then
     suspend(t, m)
