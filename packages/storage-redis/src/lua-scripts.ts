@@ -1844,7 +1844,8 @@ return { view(q, found), more and last or '' }`,
   },
   lock: {
     parts: ['prelude'],
-    body: `local key, owner = S .. 'lock:' .. ARGV[2], ARGV[4]
+    body: `guard()
+local key, owner = S .. 'lock:' .. ARGV[2], ARGV[4]
 local ends, holder = string.match(C('GET', key) or '0 ', '^(%d+) (.*)$')
 local isHeld = tonumber(ends) > now
 local function hold()
@@ -1872,6 +1873,7 @@ guard()
 beat(s)
 return 1
 end
+guard()
 local own = S .. 'own:' .. id
 local i = cmsgpack.unpack(ARGV[5])
 C('HSET', own, ' q', Q, ' k', ARGV[3], ' w', ARGV[4], ' #', '0', ' !', '0|', ' o', '', ' m', '0', ' i', ARGV[5])

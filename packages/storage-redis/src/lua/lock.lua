@@ -5,6 +5,7 @@
 -- ARGV  2 name, 3 'acquire', 'extend' or 'release', 4 owner, 5 ttl
 -- reply acquire: the fencing number, or ''; the others: 1 or 0
 -- cost  O(1)
+guard()
 local key, owner = S .. 'lock:' .. ARGV[2], ARGV[4]
 local ends, holder = string.match(C('GET', key) or '0 ', '^(%d+) (.*)$')
 local isHeld = tonumber(ends) > now

@@ -13,6 +13,7 @@ if s then
   beat(s)
   return 1
 end
+guard()
 local own = S .. 'own:' .. id
 local i = cmsgpack.unpack(ARGV[5])
 C('HSET', own, ' q', Q, ' k', ARGV[3], ' w', ARGV[4], ' #', '0', ' !', '0|', ' o', '', ' m', '0', ' i', ARGV[5])
