@@ -104,9 +104,13 @@ if not v[1] then
 sessions[id] = false
 return false
 end
-s = { id = id, own = own, q = v[1], k = v[2], w = v[3], token = v[4], notes = v[5], over = v[6], i = cmsgpack.unpack(v[7]) }
+s = { id = id, own = own, q = v[1], k = v[2], w = v[3], token = v[4], notes = v[5], over = v[6], packed = v[7] }
 sessions[id] = s
 return s
+end
+local function given(s)
+s.unpacked = s.unpacked or cmsgpack.unpack(s.packed)
+return s.unpacked
 end
 local function call(id)
 if called[id] then return end
@@ -114,13 +118,13 @@ called[id] = true
 publish('wake:' .. id, '')
 end
 local function register(s)
-local k = recordKeys(s.i.tenant)
+local k = recordKeys(given(s).tenant)
 local key = 'node:' .. s.id
 local _, old = recordRead(k, key)
-recordWrite(k, key, old, { v = 't' .. s.i.node, n = (old and old.n or 0) + 1, e = now + s.i.ttl })
+recordWrite(k, key, old, { v = 't' .. given(s).node, n = (old and old.n or 0) + 1, e = now + given(s).ttl })
 end
 local function beat(s)
-C('ZADD', S .. 'sess', now + 0.6 * s.i.ttl, s.id)
+C('ZADD', S .. 'sess', now + 0.6 * given(s).ttl, s.id)
 C('ZREM', S .. 'susp', s.id)
 register(s)
 end
@@ -131,7 +135,7 @@ C('ZREM', S .. 'susp', s.id)
 C('HDEL', s.q .. 'idle', s.id)
 C('HSET', s.own, ' o', how)
 C('ZADD', S .. 'lost', now, s.id)
-local k = recordKeys(s.i.tenant)
+local k = recordKeys(given(s).tenant)
 local _, old = recordRead(k, 'node:' .. s.id)
 if old then recordDrop(k, 'node:' .. s.id, old) end
 end
@@ -145,22 +149,22 @@ for _, id in ipairs(C('ZRANGEBYSCORE', S .. 'sess', '-inf', now, 'LIMIT', 0, 100
 local s = session(id)
 guard()
 C('ZREM', S .. 'sess', id)
-if s then C('ZADD', S .. 'susp', now + 0.4 * s.i.ttl, id) end
+if s then C('ZADD', S .. 'susp', now + 0.4 * given(s).ttl, id) end
 end
 end
 local function lookAhead()
 local last = C('ZREVRANGE', S .. 'sess', 0, 0, 'WITHSCORES')
 local s = last[1] and session(last[1])
-if s and tonumber(last[2]) > now + 0.6 * s.i.ttl then
+if s and tonumber(last[2]) > now + 0.6 * given(s).ttl then
 guard()
 C('ZREM', S .. 'sess', s.id)
-C('ZADD', S .. 'susp', now + 0.4 * s.i.ttl, s.id)
+C('ZADD', S .. 'susp', now + 0.4 * given(s).ttl, s.id)
 end
 last = C('ZREVRANGE', S .. 'susp', 0, 0, 'WITHSCORES')
 s = last[1] and session(last[1])
-if s and tonumber(last[2]) > now + 0.4 * s.i.ttl then
+if s and tonumber(last[2]) > now + 0.4 * given(s).ttl then
 guard()
-C('ZADD', S .. 'susp', now + 0.4 * s.i.ttl, s.id)
+C('ZADD', S .. 'susp', now + 0.4 * given(s).ttl, s.id)
 end
 end
 local function noteTaken(s, id, token, reason)
@@ -1222,24 +1226,27 @@ end
 q.flush()
 end
 end
+local function parentsOf(r)
+if not r.a then return '' end
+local results, ends = C('HMGET', RES, unpack(r.a)), {}
+for i = 1, #results do
+if results[i] then ends[#ends + 1] = string.sub(results[i], 1, 1) .. r.a[i] end
+end
+return table.concat(ends, ' ')
+end
 function q.describe(list)
-local ids, defs, scores, rares, parents, since = {}, {}, {}, {}, {}, {}
+local ids, defs, scores, rest = {}, {}, {}, {}
 for i = 1, #list do
 local t = list[i]
 ids[i], defs[i], scores[i] = t.id, t.d, string.match(t.e, '^%+?%d+ %d+ (%S+)')
-rares[i] = t.r and cmsgpack.pack(t.r) or ''
-since[i] = int(t.since or now)
-parents[i] = ''
-if t.r and t.r.a then
-local results, ends = C('HMGET', RES, unpack(t.r.a)), {}
-for j = 1, #results do
-if results[j] then ends[#ends + 1] = string.sub(results[j], 1, 1) .. t.r.a[j] end
-end
-parents[i] = table.concat(ends, ' ')
+if t.r then
+local n = #rest
+rest[n + 1], rest[n + 2], rest[n + 3], rest[n + 4] = i, cmsgpack.pack(t.r), parentsOf(t.r), int(t.since or now)
 end
 end
-return { ids, defs, scores, rares, parents, since }
+return { ids, defs, scores, rest }
 end
+q.parentsOf = parentsOf
 function q.entriesAfter(s, token)
 local all = C('HGETALL', s.own)
 local ids, entries = {}, {}
@@ -1258,7 +1265,7 @@ return q.scoreOf(a) < q.scoreOf(b)
 end)
 for i = 1, #list do tokens[i] = int(q.tokenOf(list[i])) end
 local described = q.describe(list)
-described[7] = tokens
+described[5] = tokens
 return described
 end
 function q.settledToken(t)
@@ -1415,7 +1422,7 @@ q.leave(t)
 if s.over == 'ended' then
 q.toReady(t, q.scoreOf(t))
 else
-local poisoned = q.takeBack(t, string.byte(t.e) == 43, s.i.mr)
+local poisoned = q.takeBack(t, string.byte(t.e) == 43, given(s).mr)
 if report then
 local list = poisoned and report.poisoned or report.reclaimed
 list[#list + 1] = string.sub(s.q, #S + 1, -2) .. ' ' .. ids[i]
@@ -1456,7 +1463,7 @@ local kind = kindOf(t.d)
 lane = C('ZSCORE', q.Q .. 'lane:kind:' .. kind, t.id) and 'kind' or 'group'
 end
 return {
-t.id, t.p, t.d, t.e or (t.v and string.format('%.17g', t.v)) or '', s and s.id or '', s and s.i.nid or '', lane, t.res or '',
+t.id, t.p, t.d, t.e or (t.v and string.format('%.17g', t.v)) or '', s and s.id or '', s and given(s).nid or '', lane, t.res or '',
 t.r and cmsgpack.pack(t.r) or '', q.settledToken(t),
 }
 end
@@ -1925,7 +1932,7 @@ q.finish(t, 's', 0, (t.r.du or '') .. ' ' .. m.tail)
 end,
 revoke = function(t)
 local s = q.takeAway(t, 'r')
-q.takeBack(t, true, s.i.mr)
+q.takeBack(t, true, given(s).mr)
 end,
 }
 guard()
@@ -2057,7 +2064,7 @@ local t = q and q.tasks[ids[i]]
 local token = t and t.p and (string.find('sfck', t.p, 1, true) and tonumber(string.match(t.res, '^%a(%d+)')) or q.settledToken(t))
 tasks[i] = token and t.p .. int(token) or ''
 end
-if not s or s.over ~= '' then return { 2, s and s.token or '0', now, { {}, {}, {}, {}, {}, {}, {} }, tasks } end
+if not s or s.over ~= '' then return { 2, s and s.token or '0', now, {}, tasks } end
 guard()
 beat(s)
 return { 0, s.token, now, q.entriesAfter(s, 0), tasks }`,
@@ -2135,7 +2142,7 @@ return out`,
 local marks, reports, settlements = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
 local at = 12
 local stale, staleReports = {}, {}
-local NOTHING = { {}, {}, {}, {}, {}, {}, {} }
+local NOTHING = {}
 local s = session(id)
 if not s then
 for i = 1, settlements do stale[i] = i - 1 end
@@ -2219,7 +2226,8 @@ if e and not rares[i] and not waits[i] and not seen[ids[i]] and string.byte(how)
 and string.sub(e, from, from + n) == token .. ' ' then
 seen[ids[i]] = true
 if from == 2 then started = started + 1 end
-local ends, watcher = string.match(e, ' w(%d+) (%S+)$')
+local ends, watcher
+if string.find(e, ' w', 1, true) then ends, watcher = string.match(e, ' w(%d+) (%S+)$') end
 if ends and (watcher == s.w or tonumber(ends) <= now) then watcher = nil end
 if watcher then
 local list = told[watcher]
@@ -2296,7 +2304,7 @@ end
 local head = scores[n + 1] and math.floor(scores[n + 1] / BAND) or nil
 local result = { head = head, short = n < want and not head, claimed = NOTHING }
 if n == 0 then return result end
-local out, entries, since, packed, parents = {}, {}, {}, {}, {}
+local entries, rest = {}, {}
 guard()
 local token = int(C('INCR', S .. 'tok'))
 s.token = token
@@ -2309,22 +2317,15 @@ if isWatched(d) then
 e = e .. ' w' .. int(createdOf(d) + WATCHED) .. ' ' .. string.match(d, '^%S* (%S*)', 13)
 end
 entries[2 * i + 1], entries[2 * i + 2] = ids[i], e
-packed[i], parents[i], since[i] = rares[i] or '', '', ''
 if rares[i] then
-local r = cmsgpack.unpack(rares[i])
-if r.s then since[i] = int(r.s) end
-if r.a then
-local results, ends = C('HMGET', RES, unpack(r.a)), {}
-for j = 1, #results do
-if results[j] then ends[#ends + 1] = string.sub(results[j], 1, 1) .. r.a[j] end
-end
-parents[i] = table.concat(ends, ' ')
+local r, k = cmsgpack.unpack(rares[i]), #rest
+rest[k + 1], rest[k + 2], rest[k + 3] = i, rares[i], r.a and general().parentsOf(r) or ''
+rest[k + 4] = int(r.s or createdOf(d))
 end
 end
-end
-C('ZREM', READY, unpack(ids))
+C('ZREMRANGEBYRANK', READY, 0, n - 1)
 C('HSET', own, unpack(entries))
-result.claimed = { ids, defs, scores, packed, parents, since }
+result.claimed = { ids, defs, scores, rest }
 return result
 end
 local function claim(want)
@@ -2377,12 +2378,13 @@ guard()
 beat(s)
 lookAhead()
 general().pruneAll({
-s = { age = s.i.sa, count = s.i.sc }, c = { age = s.i.sa, count = s.i.sc },
-k = { age = s.i.sa, count = s.i.sc }, f = { age = s.i.fa, count = s.i.fc },
+s = { age = given(s).sa, count = given(s).sc }, c = { age = given(s).sa, count = given(s).sc },
+k = { age = given(s).sa, count = given(s).sc }, f = { age = given(s).fa, count = given(s).fc },
 }, 100)
 end
 local want = tonumber(ARGV[6])
 local status, claimed, head = 0, NOTHING, nil
+local hasTimes
 local paused = C('HGET', META, 'paused') == '1'
 local function step()
 if want > 0 and s.token ~= ARGV[3] then
@@ -2390,7 +2392,8 @@ status = 1
 claimed = general().entriesAfter(s, tonumber(ARGV[3]))
 want = 0
 elseif want > 0 then
-if C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0 then
+hasTimes = C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0
+if hasTimes then
 guard()
 general()
 q.promoteDue(200)
@@ -2423,7 +2426,8 @@ local over = step()
 if over then return over end
 conclude()
 local nextIn = -1
-if C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0 then
+if q or hasTimes == nil then hasTimes = C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0 end
+if hasTimes then
 general()
 if q.backlog() then
 nextIn = 0

@@ -129,13 +129,30 @@ export function finalOf(record: TaskRecord): FinalRecord {
   return { id, state, result, resultCodec, error, reason, message, attempts, duration }
 }
 
+/** What few tasks have, as a claim tells it. */
+interface Special {
+  readonly rare: UnpackedMap
+  readonly parents: string
+  readonly since: number
+}
+
+const PLAIN: UnpackedMap = new Map<string, Unpacked>()
+
 /** @param now ms of the storage's time at the claim; `undefined` when it was another one */
 export function parseClaimed(reply: Reply | undefined, token: number, now: number | undefined): Claimed[] {
-  const [ids, definitions, scores, rares, parents, since, tokens] = listOf(reply).map(listOf)
+  const [ids, definitions, scores, rest = [], tokens] = listOf(reply).map(listOf)
+  const special = new Map<number, Special>()
+  for (let i = 0; i < rest.length; i += 4) {
+    const [rare, parents, since] = rest.slice(i + 1, i + 4)
+    special.set(numberOf(rest[i]) - 1, {
+      rare: unpackMap(bytesOf(rare)),
+      parents: textOf(parents),
+      since: numberOf(since),
+    })
+  }
   return (ids ?? []).map((id, index) => {
     const { createdAt, priority: _, ...definition } = decodeDefinition(bytesOf(definitions?.[index]))
-    const rare = unpackMap(bytesOf(rares?.[index]))
-    const readySince = textOf(since?.[index])
+    const { rare = PLAIN, parents = '', since = createdAt } = special.get(index) ?? {}
     return {
       id: textOf(id),
       token: now === undefined ? numberOf(tokens?.[index]) : token,
@@ -144,9 +161,9 @@ export function parseClaimed(reply: Reply | undefined, token: number, now: numbe
       attempts: numberIn(rare, 'at') ?? 0,
       reclaims: numberIn(rare, 'rc') ?? 0,
       probation: rare.get('pb') !== undefined,
-      waited: now === undefined ? 0 : Math.max(0, now - (readySince === '' ? createdAt : Number(readySince))),
+      waited: now === undefined ? 0 : Math.max(0, now - since),
       checkpoint: encodedIn(rare, 'cp'),
-      parents: rare.get('a') === undefined ? undefined : parseParents(textOf(parents?.[index])),
+      parents: rare.get('a') === undefined ? undefined : parseParents(parents),
       timedOut: rare.get('to') === undefined ? undefined : true,
     }
   })

@@ -99,25 +99,31 @@ function q.claim(s, want, bytes, bound)
   end
 end
 
--- What a claim says of tasks: ids, definitions, scores, what few have, the ends of parents, since when they were ready.
+-- The ends of the parents that are final.
+local function parentsOf(r)
+  if not r.a then return '' end
+  local results, ends = C('HMGET', RES, unpack(r.a)), {}
+  for i = 1, #results do
+    if results[i] then ends[#ends + 1] = string.sub(results[i], 1, 1) .. r.a[i] end
+  end
+  return table.concat(ends, ' ')
+end
+
+-- What a claim says of tasks: ids, definitions, scores; then of those that have what few have: number, that, the ends of
+-- parents, and since when it was ready.
 function q.describe(list)
-  local ids, defs, scores, rares, parents, since = {}, {}, {}, {}, {}, {}
+  local ids, defs, scores, rest = {}, {}, {}, {}
   for i = 1, #list do
     local t = list[i]
     ids[i], defs[i], scores[i] = t.id, t.d, string.match(t.e, '^%+?%d+ %d+ (%S+)')
-    rares[i] = t.r and cmsgpack.pack(t.r) or ''
-    since[i] = int(t.since or now)
-    parents[i] = ''
-    if t.r and t.r.a then
-      local results, ends = C('HMGET', RES, unpack(t.r.a)), {}
-      for j = 1, #results do
-        if results[j] then ends[#ends + 1] = string.sub(results[j], 1, 1) .. t.r.a[j] end
-      end
-      parents[i] = table.concat(ends, ' ')
+    if t.r then
+      local n = #rest
+      rest[n + 1], rest[n + 2], rest[n + 3], rest[n + 4] = i, cmsgpack.pack(t.r), parentsOf(t.r), int(t.since or now)
     end
   end
-  return { ids, defs, scores, rares, parents, since }
+  return { ids, defs, scores, rest }
 end
+q.parentsOf = parentsOf
 
 -- What the session holds with a newer token, oldest claim first.
 function q.entriesAfter(s, token)
@@ -138,6 +144,6 @@ function q.entriesAfter(s, token)
   end)
   for i = 1, #list do tokens[i] = int(q.tokenOf(list[i])) end
   local described = q.describe(list)
-  described[7] = tokens
+  described[5] = tokens
   return described
 end

@@ -22,7 +22,7 @@ local function drainOne(s, limit, report)
     if s.over == 'ended' then
       q.toReady(t, q.scoreOf(t))
     else
-      local poisoned = q.takeBack(t, string.byte(t.e) == 43, s.i.mr)
+      local poisoned = q.takeBack(t, string.byte(t.e) == 43, given(s).mr)
       if report then
         local list = poisoned and report.poisoned or report.reclaimed
         list[#list + 1] = string.sub(s.q, #S + 1, -2) .. ' ' .. ids[i]

@@ -47,7 +47,7 @@ local actions = {
   end,
   revoke = function(t)
     local s = q.takeAway(t, 'r')
-    q.takeBack(t, true, s.i.mr)
+    q.takeBack(t, true, given(s).mr)
   end,
 }
 

@@ -15,7 +15,7 @@ for i = 1, #ids do
   local token = t and t.p and (string.find('sfck', t.p, 1, true) and tonumber(string.match(t.res, '^%a(%d+)')) or q.settledToken(t))
   tasks[i] = token and t.p .. int(token) or ''
 end
-if not s or s.over ~= '' then return { 2, s and s.token or '0', now, { {}, {}, {}, {}, {}, {}, {} }, tasks } end
+if not s or s.over ~= '' then return { 2, s and s.token or '0', now, {}, tasks } end
 guard()
 beat(s)
 return { 0, s.token, now, q.entriesAfter(s, 0), tasks }

@@ -15,9 +15,15 @@ local function session(id)
     sessions[id] = false
     return false
   end
-  s = { id = id, own = own, q = v[1], k = v[2], w = v[3], token = v[4], notes = v[5], over = v[6], i = cmsgpack.unpack(v[7]) }
+  s = { id = id, own = own, q = v[1], k = v[2], w = v[3], token = v[4], notes = v[5], over = v[6], packed = v[7] }
   sessions[id] = s
   return s
+end
+
+-- What was given at `open`.
+local function given(s)
+  s.unpacked = s.unpacked or cmsgpack.unpack(s.packed)
+  return s.unpacked
 end
 
 -- Tells a session that there is work, or that something was taken from it; once in a step.
@@ -29,14 +35,14 @@ end
 
 -- The record of its node, for as long as the session lives without another beat.
 local function register(s)
-  local k = recordKeys(s.i.tenant)
+  local k = recordKeys(given(s).tenant)
   local key = 'node:' .. s.id
   local _, old = recordRead(k, key)
-  recordWrite(k, key, old, { v = 't' .. s.i.node, n = (old and old.n or 0) + 1, e = now + s.i.ttl })
+  recordWrite(k, key, old, { v = 't' .. given(s).node, n = (old and old.n or 0) + 1, e = now + given(s).ttl })
 end
 
 local function beat(s)
-  C('ZADD', S .. 'sess', now + 0.6 * s.i.ttl, s.id)
+  C('ZADD', S .. 'sess', now + 0.6 * given(s).ttl, s.id)
   C('ZREM', S .. 'susp', s.id)
   register(s)
 end
@@ -48,7 +54,7 @@ local function close(s, how)
   C('HDEL', s.q .. 'idle', s.id)
   C('HSET', s.own, ' o', how)
   C('ZADD', S .. 'lost', now, s.id)
-  local k = recordKeys(s.i.tenant)
+  local k = recordKeys(given(s).tenant)
   local _, old = recordRead(k, 'node:' .. s.id)
   if old then recordDrop(k, 'node:' .. s.id, old) end
 end
@@ -64,7 +70,7 @@ local function look()
     local s = session(id)
     guard()
     C('ZREM', S .. 'sess', id)
-    if s then C('ZADD', S .. 'susp', now + 0.4 * s.i.ttl, id) end
+    if s then C('ZADD', S .. 'susp', now + 0.4 * given(s).ttl, id) end
   end
 end
 
@@ -72,16 +78,16 @@ end
 local function lookAhead()
   local last = C('ZREVRANGE', S .. 'sess', 0, 0, 'WITHSCORES')
   local s = last[1] and session(last[1])
-  if s and tonumber(last[2]) > now + 0.6 * s.i.ttl then
+  if s and tonumber(last[2]) > now + 0.6 * given(s).ttl then
     guard()
     C('ZREM', S .. 'sess', s.id)
-    C('ZADD', S .. 'susp', now + 0.4 * s.i.ttl, s.id)
+    C('ZADD', S .. 'susp', now + 0.4 * given(s).ttl, s.id)
   end
   last = C('ZREVRANGE', S .. 'susp', 0, 0, 'WITHSCORES')
   s = last[1] and session(last[1])
-  if s and tonumber(last[2]) > now + 0.4 * s.i.ttl then
+  if s and tonumber(last[2]) > now + 0.4 * given(s).ttl then
     guard()
-    C('ZADD', S .. 'susp', now + 0.4 * s.i.ttl, s.id)
+    C('ZADD', S .. 'susp', now + 0.4 * given(s).ttl, s.id)
   end
 end
 

@@ -7,7 +7,7 @@ local function viewOf(q, t)
     lane = C('ZSCORE', q.Q .. 'lane:kind:' .. kind, t.id) and 'kind' or 'group'
   end
   return {
-    t.id, t.p, t.d, t.e or (t.v and string.format('%.17g', t.v)) or '', s and s.id or '', s and s.i.nid or '', lane, t.res or '',
+    t.id, t.p, t.d, t.e or (t.v and string.format('%.17g', t.v)) or '', s and s.id or '', s and given(s).nid or '', lane, t.res or '',
     t.r and cmsgpack.pack(t.r) or '', q.settledToken(t),
   }
 end

@@ -12,7 +12,7 @@ local id = ARGV[2]
 local marks, reports, settlements = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
 local at = 12
 local stale, staleReports = {}, {}
-local NOTHING = { {}, {}, {}, {}, {}, {}, {} }
+local NOTHING = {}
 
 local s = session(id)
 if not s then
@@ -106,7 +106,8 @@ local function settle()
       and string.sub(e, from, from + n) == token .. ' ' then
       seen[ids[i]] = true
       if from == 2 then started = started + 1 end
-      local ends, watcher = string.match(e, ' w(%d+) (%S+)$')
+      local ends, watcher
+      if string.find(e, ' w', 1, true) then ends, watcher = string.match(e, ' w(%d+) (%S+)$') end
       if ends and (watcher == s.w or tonumber(ends) <= now) then watcher = nil end
       if watcher then
         local list = told[watcher]
@@ -190,7 +191,7 @@ local function claimPlain(want, bytes, bound)
   local head = scores[n + 1] and math.floor(scores[n + 1] / BAND) or nil
   local result = { head = head, short = n < want and not head, claimed = NOTHING }
   if n == 0 then return result end
-  local out, entries, since, packed, parents = {}, {}, {}, {}, {}
+  local entries, rest = {}, {}
   guard()
   local token = int(C('INCR', S .. 'tok'))
   s.token = token
@@ -203,22 +204,15 @@ local function claimPlain(want, bytes, bound)
       e = e .. ' w' .. int(createdOf(d) + WATCHED) .. ' ' .. string.match(d, '^%S* (%S*)', 13)
     end
     entries[2 * i + 1], entries[2 * i + 2] = ids[i], e
-    packed[i], parents[i], since[i] = rares[i] or '', '', ''
     if rares[i] then
-      local r = cmsgpack.unpack(rares[i])
-      if r.s then since[i] = int(r.s) end
-      if r.a then
-        local results, ends = C('HMGET', RES, unpack(r.a)), {}
-        for j = 1, #results do
-          if results[j] then ends[#ends + 1] = string.sub(results[j], 1, 1) .. r.a[j] end
-        end
-        parents[i] = table.concat(ends, ' ')
-      end
+      local r, k = cmsgpack.unpack(rares[i]), #rest
+      rest[k + 1], rest[k + 2], rest[k + 3] = i, rares[i], r.a and general().parentsOf(r) or ''
+      rest[k + 4] = int(r.s or createdOf(d))
     end
   end
-  C('ZREM', READY, unpack(ids))
+  C('ZREMRANGEBYRANK', READY, 0, n - 1)
   C('HSET', own, unpack(entries))
-  result.claimed = { ids, defs, scores, packed, parents, since }
+  result.claimed = { ids, defs, scores, rest }
   return result
 end
 
@@ -282,13 +276,15 @@ if ARGV[5] == '1' then
   beat(s)
   lookAhead()
   general().pruneAll({
-    s = { age = s.i.sa, count = s.i.sc }, c = { age = s.i.sa, count = s.i.sc },
-    k = { age = s.i.sa, count = s.i.sc }, f = { age = s.i.fa, count = s.i.fc },
+    s = { age = given(s).sa, count = given(s).sc }, c = { age = given(s).sa, count = given(s).sc },
+    k = { age = given(s).sa, count = given(s).sc }, f = { age = given(s).fa, count = given(s).fc },
   }, 100)
 end
 
 local want = tonumber(ARGV[6])
 local status, claimed, head = 0, NOTHING, nil
+-- Whether something is due some time, or was left; nil when nobody has looked, or it may have changed since.
+local hasTimes
 local paused = C('HGET', META, 'paused') == '1'
 
 local function step()
@@ -297,7 +293,8 @@ local function step()
     claimed = general().entriesAfter(s, tonumber(ARGV[3]))
     want = 0
   elseif want > 0 then
-    if C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0 then
+    hasTimes = C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0
+    if hasTimes then
       guard()
       general()
       q.promoteDue(200)
@@ -332,7 +329,8 @@ local over = step()
 if over then return over end
 conclude()
 local nextIn = -1
-if C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0 then
+if q or hasTimes == nil then hasTimes = C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0 end
+if hasTimes then
   general()
   if q.backlog() then
     nextIn = 0
