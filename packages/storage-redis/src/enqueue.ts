@@ -14,9 +14,30 @@ import { encodeDefinition, escapeText } from './definition.js'
 import { pack } from './msgpack.js'
 import { listOf, numberOf, textOf } from './reply.js'
 
-export const MAX_UNIT_TASKS = 500
+const MAX_UNIT_TASKS = 500
 const MAX_UNIT_BYTES = 1024 * 1024
 const MAX_PARENTS = 100
+
+/** Whole units, of which one call takes at most so many tasks and bytes, unless a single unit is larger. */
+export function* batchesOf(units: readonly Unit[]): Generator<readonly Unit[], undefined> {
+  let batch: Unit[] = []
+  let tasks = 0
+  let bytes = 0
+  for (const unit of units) {
+    const size = isList(unit) ? unit.length : 1
+    const more = isList(unit) ? bytesOf(unit) : Buffer.byteLength(unit.payload)
+    if (batch.length > 0 && (tasks + size > MAX_UNIT_TASKS || bytes + more > MAX_UNIT_BYTES)) {
+      yield batch
+      batch = []
+      tasks = bytes = 0
+    }
+    batch.push(unit)
+    tasks += size
+    bytes += more
+  }
+  if (batch.length > 0) yield batch
+  return undefined
+}
 
 /** What is sent of the units, and what is known of the outcomes before. */
 export class EnqueueRequest {
@@ -55,7 +76,8 @@ export class EnqueueRequest {
     return args
   }
 
-  outcomes(reply: Reply): EnqueueOutcome[] {
+  /** Reads what the script answered. */
+  take(reply: Reply): void {
     for (const place of this.#places) this.#outcomes[place] = 'accepted'
     const list = listOf(reply)
     /** The reason of a unit that was refused for one of its tasks. */
@@ -70,10 +92,9 @@ export class EnqueueRequest {
         bad,
       )
     }
-    return this.outcomesBefore()
   }
 
-  outcomesBefore(): EnqueueOutcome[] {
+  outcomes(): EnqueueOutcome[] {
     return this.#outcomes as EnqueueOutcome[]
   }
 
@@ -122,6 +143,8 @@ export class EnqueueRequest {
   }
 }
 
+const bytesOf = (unit: readonly NewTask[]): number =>
+  unit.reduce((sum, { payload }) => sum + Buffer.byteLength(payload), 0)
 const isList = (unit: Unit): unit is readonly NewTask[] => Array.isArray(unit)
 const refuse = (code: ErrorCode, message: string): Refusal => ({ code, message })
 
@@ -133,7 +156,7 @@ function checkUnit(unit: readonly NewTask[]): Refusal | undefined {
     )
   }
   if (unit.length === 1) return undefined
-  const bytes = unit.reduce((sum, { payload }) => sum + Buffer.byteLength(payload), 0)
+  const bytes = bytesOf(unit)
   if (bytes <= MAX_UNIT_BYTES) return undefined
   return refuse(
     'PAYLOAD_TOO_LARGE',

@@ -2400,7 +2400,10 @@ q.promoteDue(200)
 q.passDeadlines(200)
 end
 look()
-if C('EXISTS', S .. 'lost') == 1 then drainLost(200, nil, Q) end
+if C('EXISTS', S .. 'lost') == 1 then
+general()
+drainLost(200, nil, Q)
+end
 if s.over ~= '' then return gone() end
 if q then q.spread() end
 if paused then

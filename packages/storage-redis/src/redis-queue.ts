@@ -25,7 +25,7 @@ import {
 } from '@neotask/core'
 import type { Argument, Connection, Reply, ScriptName } from './connection.js'
 import { escapeText, tagged } from './definition.js'
-import { EnqueueRequest } from './enqueue.js'
+import { batchesOf, EnqueueRequest } from './enqueue.js'
 import { pack, unpackMap, type Packable } from './msgpack.js'
 import { bytesOf, listOf, numberOf, numbersOf, textOf } from './reply.js'
 import { finalOf, parseView, stateOf } from './task-record.js'
@@ -50,24 +50,30 @@ export class RedisQueue implements QueueFace {
   }
 
   async enqueue(ref: QueueRef, units: readonly Unit[], options?: EnqueueOptions): Promise<EnqueueOutcome[]> {
-    const request = new EnqueueRequest(units, options?.maxQueueSize ?? Infinity)
-    if (request.isEmpty) return request.outcomesBefore()
-    return request.outcomes(await this.#run('enqueue', ref, request.arguments()))
+    const outcomes: EnqueueOutcome[] = []
+    for (const some of batchesOf(units)) {
+      const request = new EnqueueRequest(some, options?.maxQueueSize ?? Infinity)
+      if (!request.isEmpty) request.take(await this.#run('enqueue', ref, request.arguments()))
+      outcomes.push(...request.outcomes())
+    }
+    return outcomes
   }
 
   async get(ref: QueueRef, ids: readonly string[]): Promise<(TaskRecord | undefined)[]> {
-    if (ids.length === 0) return []
-    return listOf(await this.#run('get', ref, [pack(ids)])).map(parseView)
+    const records: (TaskRecord | undefined)[] = []
+    for (const some of pieces(ids)) {
+      records.push(...listOf(await this.#run('get', ref, [pack(some)])).map(parseView))
+    }
+    return records
   }
 
   async watch(ref: QueueRef, ids: readonly string[], options: WatchOptions): Promise<WatchOutcome[]> {
-    if (ids.length === 0) return []
-    const reply = await this.#run('watch', ref, [escapeText(options.watcher), options.ttl, ...ids])
-    return listOf(reply).map((one) => {
-      if (Array.isArray(one)) return finalOf(parseView(one as Reply) as TaskRecord)
-      const letter = textOf(one)
-      return letter === 'o' ? 'open' : letter === 'f' ? 'forgotten' : 'unknown'
-    })
+    const outcomes: WatchOutcome[] = []
+    for (const some of pieces(ids)) {
+      const args = [escapeText(options.watcher), options.ttl, ...some]
+      outcomes.push(...listOf(await this.#run('watch', ref, args)).map(parseWatch))
+    }
+    return outcomes
   }
 
   async list(ref: QueueRef, query: ListQuery): Promise<TaskPage> {
@@ -196,6 +202,20 @@ export class RedisQueue implements QueueFace {
   }
 }
 
+/** Ids that one call names at most, so that none takes longer than 5 ms. */
+const MAX_IDS = 200
+
+function* pieces(ids: readonly string[]): Generator<readonly string[], undefined> {
+  for (let from = 0; from < ids.length; from += MAX_IDS) yield ids.slice(from, from + MAX_IDS)
+  return undefined
+}
+
+function parseWatch(reply: Reply): WatchOutcome {
+  if (!Buffer.isBuffer(reply)) return finalOf(parseView(reply) as TaskRecord)
+  const letter = reply.toString()
+  return letter === 'o' ? 'open' : letter === 'f' ? 'forgotten' : 'unknown'
+}
+
 /** One operation on tasks of a queue. */
 export async function operate(
   connection: Connection,
@@ -204,13 +224,18 @@ export async function operate(
   ids: readonly string[],
   details: Packable,
 ): Promise<OperationOutcome[]> {
-  if (ids.length === 0) return []
-  const args = [operation, pack(details), ...ids]
-  const reply = await connection.runIn('operate', connection.keys.queue(ref), args)
-  return listOf(reply).map((one) => {
-    const text = textOf(one)
-    if (text === 'done' || text === 'unknown') return text
-    const state = stateOf(text.charAt(0))
-    return text.length === 1 ? { state } : { state, neededBy: text.slice(1) }
-  })
+  const outcomes: OperationOutcome[] = []
+  for (const some of pieces(ids)) {
+    const args = [operation, pack(details), ...some]
+    const reply = await connection.runIn('operate', connection.keys.queue(ref), args)
+    outcomes.push(...listOf(reply).map(parseOutcome))
+  }
+  return outcomes
+}
+
+function parseOutcome(reply: Reply): OperationOutcome {
+  const text = textOf(reply)
+  if (text === 'done' || text === 'unknown') return text
+  const state = stateOf(text.charAt(0))
+  return text.length === 1 ? { state } : { state, neededBy: text.slice(1) }
 }

@@ -2,7 +2,7 @@
  * Redis servers for tests: real processes on Unix sockets or free ports, in a temporary folder, stopped by their pid.
  * `NEOTASK_TEST_REDIS_URL` names one that is there already; then only keys of the tests' own namespaces are touched.
  */
-import type { Storage } from '@neotask/core'
+import { systemClock, type Storage } from '@neotask/core'
 import { ManualClock, type Opened } from '@neotask/core/testing'
 import { Cluster, Redis } from 'ioredis'
 import { spawn, type ChildProcess } from 'node:child_process'
@@ -131,7 +131,7 @@ async function joinNodes(ports: readonly number[]): Promise<void> {
     }
     for (const client of clients) {
       while (!/cluster_state:ok[^]*cluster_known_nodes:3/.test(await client.cluster('INFO')))
-        await new Promise((resolve) => setTimeout(resolve, 20))
+        await new Promise<void>((resolve) => systemClock.after(20, resolve, { hold: true }))
     }
   } finally {
     for (const client of clients) client.disconnect()

@@ -183,9 +183,9 @@ test('when memory is full submits are refused, and everything else goes on', asy
   await storage.session.work({ ...fromThen, marks: claimed.slice(0, 1), renew: true })
   const endings: Settlement[] = [
     success(claimed[0]!),
-    { ...success(claimed[1]!), outcome: 'failed', error: 'broken', fingerprint: 'broken' } as Settlement,
-    { ...success(claimed[2]!), outcome: 'retry', in: 10, error: 'again' } as Settlement,
-    { ...success(claimed[3]!), outcome: 'released' } as Settlement,
+    { ...success(claimed[1]!), outcome: 'failed', error: 'broken', fingerprint: 'broken' },
+    { ...success(claimed[2]!), outcome: 'retry', in: 10, error: 'again' },
+    { ...success(claimed[3]!), outcome: 'released' },
   ]
   for (const settlement of endings)
     expect(await storage.session.work({ ...fromThen, settlements: [settlement] })).toMatchObject({

@@ -14,8 +14,8 @@ export interface Listener {
   readonly heard: string[]
   /** Ids of which it has to hear: those that ended here at once, the others when its instance looks. */
   readonly owed: Map<string, 'here' | 'elsewhere'>
-  /** Ids of which it may hear besides, in this step. */
-  readonly allowed: Set<string>
+  /** Ids of which it may hear besides, and for how many steps more. */
+  readonly allowed: Map<string, number>
 }
 
 export interface SentMessages {
@@ -40,6 +40,8 @@ export interface SentMessages {
 
 /** Sessions that one step has to wake for a kind. */
 const WOKEN = 16
+/** Steps after which a message that nobody waited for has come. */
+const LATE = 10
 /** How often a message that is missing is looked for again. */
 const TURNS = 20
 
@@ -47,9 +49,18 @@ const TURNS = 20
 export function owe(listeners: readonly Listener[], queue: ModelQueue, instance: number): void {
   for (const listener of listeners) {
     const own = ({ watcher }: { watcher: string }): boolean => watcher === listener.name
-    for (const { id } of queue.maybeTold.filter(own)) listener.allowed.add(id)
+    for (const { id } of queue.maybeTold.filter(own)) listener.allowed.set(id, LATE)
     for (const { id } of queue.told.filter(own))
       listener.owed.set(id, listener.via === instance ? 'here' : 'elsewhere')
+  }
+}
+
+/** Begins a step: takes note of what came since the last one, and forgets what should have come by now. */
+export function beginStep(listener: Listener): void {
+  unheard(listener)
+  for (const [id, left] of listener.allowed) {
+    if (left > 1) listener.allowed.set(id, left - 1)
+    else listener.allowed.delete(id)
   }
 }
 
@@ -78,7 +89,7 @@ export function unheard(listener: Listener): string | undefined {
   for (const message of heard.splice(0)) {
     if (message === CHANGED) {
       // It looks for itself. It may be told of the same by name as well.
-      for (const id of owed.keys()) allowed.add(id)
+      for (const id of owed.keys()) allowed.set(id, LATE)
       owed.clear()
       continue
     }

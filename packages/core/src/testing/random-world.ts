@@ -12,7 +12,7 @@ import { ModelRecords } from './model-records.js'
 import { checkPruned, removable, removed } from './model-retention.js'
 import { ModelSessions, type OpenSession } from './model-sessions.js'
 import type { ModelTask } from './model-task.js'
-import { checkMessages, owe, unheard, type Listener } from './random-messages.js'
+import { beginStep, checkMessages, owe, type Listener } from './random-messages.js'
 import { DAY, HOUR } from './sketch.js'
 
 /** Names under which the run waits for ends. */
@@ -72,7 +72,7 @@ export class RandomWorld {
       via: index % storages.length,
       heard: [],
       owed: new Map(),
-      allowed: new Set(),
+      allowed: new Map(),
     }))
   }
 
@@ -168,11 +168,7 @@ export class RandomWorld {
     const asleep = this.everyNode.filter(({ session }) => session.idle === true)
     const ready = new Set<ModelTask>()
     const reopened = new Set<ModelTask>()
-    for (const listener of this.listeners) {
-      // What it may hear besides may have come after the step was over.
-      unheard(listener)
-      listener.allowed.clear()
-    }
+    for (const listener of this.listeners) beginStep(listener)
     const rules = [...retentions]
     const once = async (part: (storage: Storage) => Promise<void>): Promise<void> => {
       for (const each of this.queues) each.begin(this.now)

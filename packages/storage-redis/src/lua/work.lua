@@ -301,7 +301,10 @@ local function step()
       q.passDeadlines(200)
     end
     look()
-    if C('EXISTS', S .. 'lost') == 1 then drainLost(200, nil, Q) end
+    if C('EXISTS', S .. 'lost') == 1 then
+      general()
+      drainLost(200, nil, Q)
+    end
     -- The look may have condemned this very session.
     if s.over ~= '' then return gone() end
     if q then q.spread() end
