@@ -61,12 +61,13 @@ export class EnqueueRequest {
     return this.#tasks.length === 0
   }
 
-  /** Of the script. */
-  arguments(): Argument[] {
+  /** Of the script. @param origin whose call it is */
+  arguments(origin: string): Argument[] {
     const isPlain = this.#sizes.every((size) => size === 0)
     const args: Argument[] = [
       Number.isFinite(this.#limit) ? this.#limit : '',
       isPlain ? '' : pack(this.#sizes),
+      origin,
     ]
     for (const [index, task] of this.#tasks.entries()) {
       const refusal = checkTask(task)

@@ -1112,7 +1112,9 @@ if head[2] then
 local ready = math.min(q.fresh, C('ZCARD', READY))
 for kind in pairs(kinds) do wake(ready, kind) end
 local priority = math.floor(head[2] / BAND)
-if priority < (q.headBefore or math.huge) then publish('head:' .. q.name(), int(priority)) end
+if priority < (q.headBefore or math.huge) then
+q.publishHead(priority)
+end
 end
 end
 for kind in pairs(asideKinds) do wake(1, kind) end
@@ -1122,6 +1124,10 @@ end
 function q.conclude()
 q.spread()
 q.wake()
+end
+function q.publishHead(priority)
+q.head = priority
+publish('head:' .. q.name(), int(priority) .. (q.origin and ' ' .. q.origin or ''))
 end
 function q.name()
 return (string.gsub(string.sub(Q, #S + 1, -2), '%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
@@ -1138,7 +1144,7 @@ end
 end
 function q.announce(counts, fresh, head)
 for kind in pairs(counts) do wake(fresh, kind) end
-if head then publish('head:' .. q.name(), int(head)) end
+if head then q.publishHead(head) end
 end
 local ASIDE_LIMIT = 400
 local function setAside(t, lane)
@@ -1510,12 +1516,12 @@ return isEmpty and 1 or 0`,
     body: `local Q = KEYS[2]
 local DEFS, READY, META = Q .. 'defs', Q .. 'ready', Q .. 'meta'
 local most = tonumber(ARGV[2])
-local n = (#ARGV - 3) / 3
+local n = (#ARGV - 4) / 3
 local time = stamp(now)
 local function isPlain()
 if ARGV[3] ~= '' then return false end
 for i = 1, n do
-if ARGV[3 * i + 2] ~= '' then return false end
+if ARGV[3 * i + 3] ~= '' then return false end
 end
 return true
 end
@@ -1530,7 +1536,7 @@ end
 local function enqueuePlain()
 local ids, chosen = {}, {}
 for i = 1, n do
-ids[i] = ARGV[3 * i + 1]
+ids[i] = ARGV[3 * i + 2]
 if not isGenerated(ids[i]) then chosen[#chosen + 1] = i end
 end
 local known, buried = C('HMGET', DEFS, unpack(ids)), {}
@@ -1544,7 +1550,7 @@ local room = most and most - waiting()
 local defs, scores, kinds, out, taken = {}, {}, {}, {}, {}
 local counts, best = {}, 1001
 for i = 1, n do
-local id, d = ids[i], ARGV[3 * i + 3]
+local id, d = ids[i], ARGV[3 * i + 4]
 local other = known[i] or taken[id]
 local tomb = buried[i]
 if tomb and tonumber(string.match(tomb, '^%d+')) <= now then tomb = nil end
@@ -1570,7 +1576,7 @@ counts[kind] = (counts[kind] or 0) + 1
 end
 end
 local fresh = #scores / 2
-if fresh == 0 then return out end
+if fresh == 0 then return { -1, out } end
 local head = C('ZRANGE', READY, 0, 0, 'WITHSCORES')
 local base = C('HINCRBY', META, 'seq', fresh) - fresh
 for i = 1, fresh do scores[2 * i - 1] = scores[2 * i - 1] * BAND + base + i end
@@ -1581,9 +1587,12 @@ noteKinds(counts)
 local isMoreUrgent = not head[2] or best < math.floor(head[2] / BAND)
 if (isMoreUrgent or C('EXISTS', Q .. 'idle') == 1) and C('HGET', META, 'paused') ~= '1' then
 local q = queue(Q)
+q.origin = ARGV[4]
 q.announce(counts, fresh, isMoreUrgent and best or nil)
+else
+isMoreUrgent = false
 end
-return out
+return { isMoreUrgent and best or -1, out }
 end
 local q
 local limitOfRoom
@@ -1677,11 +1686,12 @@ return nil
 end
 local function enqueueAll()
 q = queue(Q)
+q.origin = ARGV[4]
 q.waiting, q.added, q.newKinds = most and waiting() or 0, 0, {}
 local ids, options = {}, {}
 for i = 1, n do
-ids[#ids + 1] = ARGV[3 * i + 1]
-options[i] = ARGV[3 * i + 2] ~= '' and cmsgpack.unpack(ARGV[3 * i + 2]) or {}
+ids[#ids + 1] = ARGV[3 * i + 2]
+options[i] = ARGV[3 * i + 3] ~= '' and cmsgpack.unpack(ARGV[3 * i + 3]) or {}
 for _, id in ipairs(options[i].a or {}) do ids[#ids + 1] = id end
 end
 q.load(ids)
@@ -1690,7 +1700,7 @@ local out, i, u = {}, 1, 1
 while i <= n do
 local size = sizes and sizes[u] or 0
 local unit = {}
-for j = i, i + math.max(1, size) - 1 do unit[#unit + 1] = { ARGV[3 * j + 1], ARGV[3 * j + 3], options[j] } end
+for j = i, i + math.max(1, size) - 1 do unit[#unit + 1] = { ARGV[3 * j + 2], ARGV[3 * j + 4], options[j] } end
 local why = size > 0 and checkUnit(unit)
 for j = 1, #unit do
 local one = unit[j]
@@ -1707,7 +1717,7 @@ q.flush(true)
 if next(q.newKinds) then noteKinds(q.newKinds) end
 for key, id in pairs(q.windowed or {}) do C('HSET', Q .. 'windows', key, id) end
 q.conclude()
-return out
+return { q.head or -1, out }
 end
 local out = isPlain() and enqueuePlain()
 return out or enqueueAll()`,

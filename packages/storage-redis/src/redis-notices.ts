@@ -3,6 +3,7 @@
  * while the connection is down is not heard, and whoever listens polls as well.
  */
 import type { NoticesFace } from '@neotask/core'
+import { randomUUID } from 'node:crypto'
 import type { Client, Connection } from './connection.js'
 
 type Listener = (message: string) => void
@@ -10,6 +11,8 @@ type Listener = (message: string) => void
 export class RedisNotices implements NoticesFace {
   readonly #connection: Connection
   readonly #listeners = new Map<string, Set<Listener>>()
+  /** Stands behind what this process has published and heard of already. */
+  readonly origin: string = randomUUID()
   #subscriber: Client | undefined
 
   constructor(connection: Connection) {
@@ -19,6 +22,14 @@ export class RedisNotices implements NoticesFace {
   async publish(channel: string, message: string): Promise<void> {
     const { client, keys } = this.#connection
     await client.publish(keys.channel(channel), message)
+  }
+
+  /**
+   * Tells this process of a message that its own call has just published, before it comes back from Redis: whoever
+   * submitted may count on it.
+   */
+  deliver(channel: string, message: string): void {
+    this.#call(this.#connection.keys.channel(channel), message)
   }
 
   async subscribe(channel: string, listener: Listener): Promise<() => Promise<void>> {
@@ -48,11 +59,17 @@ export class RedisNotices implements NoticesFace {
     if (this.#subscriber !== undefined) return this.#subscriber
     const subscriber = (this.#connection.client as { duplicate(): Client }).duplicate()
     subscriber.on('error', () => undefined)
+    const heads = this.#connection.keys.channel('head:')
     subscriber.on('message', (channel: string, message: string) => {
-      for (const listener of [...(this.#listeners.get(channel) ?? [])]) call(listener, message)
+      const [text = '', origin] = channel.startsWith(heads) ? message.split(' ') : [message]
+      if (origin !== this.origin) this.#call(channel, text)
     })
     this.#subscriber = subscriber
     return subscriber
+  }
+
+  #call(channel: string, message: string): void {
+    for (const listener of [...(this.#listeners.get(channel) ?? [])]) call(listener, message)
   }
 }
 

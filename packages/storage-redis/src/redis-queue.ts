@@ -1,5 +1,6 @@
 /** The queue face: tasks, seen from outside. Each method is one call of one script. */
 import {
+  headChannel,
   isStorableId,
   MAX_PRIORITY,
   optionError,
@@ -27,6 +28,7 @@ import type { Argument, Connection, Reply, ScriptName } from './connection.js'
 import { escapeText, tagged } from './definition.js'
 import { batchesOf, EnqueueRequest } from './enqueue.js'
 import { pack, unpackMap, type Packable } from './msgpack.js'
+import type { RedisNotices } from './redis-notices.js'
 import { bytesOf, listOf, numberOf, numbersOf, textOf } from './reply.js'
 import { finalOf, parseView, stateOf } from './task-record.js'
 
@@ -44,16 +46,22 @@ const HAPPENINGS: Readonly<Record<string, Exclude<keyof HistoryBucket, 'at'>>> =
 
 export class RedisQueue implements QueueFace {
   readonly #connection: Connection
+  readonly #notices: RedisNotices
 
-  constructor(connection: Connection) {
+  constructor(connection: Connection, notices: RedisNotices) {
     this.#connection = connection
+    this.#notices = notices
   }
 
   async enqueue(ref: QueueRef, units: readonly Unit[], options?: EnqueueOptions): Promise<EnqueueOutcome[]> {
     const outcomes: EnqueueOutcome[] = []
     for (const some of batchesOf(units)) {
       const request = new EnqueueRequest(some, options?.maxQueueSize ?? Infinity)
-      if (!request.isEmpty) request.take(await this.#run('enqueue', ref, request.arguments()))
+      if (!request.isEmpty) {
+        const [head, list] = listOf(await this.#run('enqueue', ref, request.arguments(this.#notices.origin)))
+        request.take(list as Reply)
+        if (numberOf(head) >= 0) this.#notices.deliver(headChannel(ref), String(numberOf(head)))
+      }
       outcomes.push(...request.outcomes())
     }
     return outcomes

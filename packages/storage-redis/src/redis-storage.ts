@@ -95,7 +95,7 @@ class RedisStorage implements Storage {
     this.#options = options
     this.#connection = new Connection(new Keys(options.namespace ?? 'neotask'), options.clock)
     this.notices = new RedisNotices(this.#connection)
-    this.queue = new RedisQueue(this.#connection)
+    this.queue = new RedisQueue(this.#connection, this.notices)
     this.session = new RedisSession(this.#connection, MAX_LOGS)
     this.upkeep = new RedisUpkeep(this.#connection)
     this.records = new RedisRecords(this.#connection)

@@ -2,21 +2,21 @@
 -- Accepts tasks. A unit is accepted or refused whole, and a bad one never harms its neighbours.
 --
 -- KEYS  1 shard, 2 queue
--- ARGV  2 most waiting tasks or '', 3 packed unit sizes or '' when every unit is one task,
+-- ARGV  2 most waiting tasks or '', 3 packed unit sizes or '' when every unit is one task, 4 whose call it is,
 --       then for each task: id, packed options or '', definition without the time of its creation
--- reply list of the outcomes that are not `accepted`: index, then
+-- reply the priority that was published as a new head, or -1; list of the outcomes that are not `accepted`: index, then
 --       'r' repeated, 'd' known, 'f<waiting>' no room, 'p<id>' a parent that is unknown, 'b' refused by the caller, 'i<id>' in another task
 -- cost  O(n log N); 6 commands for a batch of plain tasks. May be refused for memory, whole.
 local Q = KEYS[2]
 local DEFS, READY, META = Q .. 'defs', Q .. 'ready', Q .. 'meta'
 local most = tonumber(ARGV[2])
-local n = (#ARGV - 3) / 3
+local n = (#ARGV - 4) / 3
 local time = stamp(now)
 
 local function isPlain()
   if ARGV[3] ~= '' then return false end
   for i = 1, n do
-    if ARGV[3 * i + 2] ~= '' then return false end
+    if ARGV[3 * i + 3] ~= '' then return false end
   end
   -- Waiters of known tasks, tombstones and groups are the other way's business.
   return true
@@ -36,7 +36,7 @@ end
 local function enqueuePlain()
   local ids, chosen = {}, {}
   for i = 1, n do
-    ids[i] = ARGV[3 * i + 1]
+    ids[i] = ARGV[3 * i + 2]
     if not isGenerated(ids[i]) then chosen[#chosen + 1] = i end
   end
   local known, buried = C('HMGET', DEFS, unpack(ids)), {}
@@ -50,7 +50,7 @@ local function enqueuePlain()
   local defs, scores, kinds, out, taken = {}, {}, {}, {}, {}
   local counts, best = {}, 1001
   for i = 1, n do
-    local id, d = ids[i], ARGV[3 * i + 3]
+    local id, d = ids[i], ARGV[3 * i + 4]
     local other = known[i] or taken[id]
     local tomb = buried[i]
     if tomb and tonumber(string.match(tomb, '^%d+')) <= now then tomb = nil end
@@ -77,7 +77,7 @@ local function enqueuePlain()
     end
   end
   local fresh = #scores / 2
-  if fresh == 0 then return out end
+  if fresh == 0 then return { -1, out } end
   local head = C('ZRANGE', READY, 0, 0, 'WITHSCORES')
   local base = C('HINCRBY', META, 'seq', fresh) - fresh
   for i = 1, fresh do scores[2 * i - 1] = scores[2 * i - 1] * BAND + base + i end
@@ -88,9 +88,12 @@ local function enqueuePlain()
   local isMoreUrgent = not head[2] or best < math.floor(head[2] / BAND)
   if (isMoreUrgent or C('EXISTS', Q .. 'idle') == 1) and C('HGET', META, 'paused') ~= '1' then
     local q = queue(Q)
+    q.origin = ARGV[4]
     q.announce(counts, fresh, isMoreUrgent and best or nil)
+  else
+    isMoreUrgent = false
   end
-  return out
+  return { isMoreUrgent and best or -1, out }
 end
 
 -- ------------------------------------------------------------------------------------------------------ the other way
@@ -198,11 +201,12 @@ end
 
 local function enqueueAll()
   q = queue(Q)
+  q.origin = ARGV[4]
   q.waiting, q.added, q.newKinds = most and waiting() or 0, 0, {}
   local ids, options = {}, {}
   for i = 1, n do
-    ids[#ids + 1] = ARGV[3 * i + 1]
-    options[i] = ARGV[3 * i + 2] ~= '' and cmsgpack.unpack(ARGV[3 * i + 2]) or {}
+    ids[#ids + 1] = ARGV[3 * i + 2]
+    options[i] = ARGV[3 * i + 3] ~= '' and cmsgpack.unpack(ARGV[3 * i + 3]) or {}
     for _, id in ipairs(options[i].a or {}) do ids[#ids + 1] = id end
   end
   q.load(ids)
@@ -211,7 +215,7 @@ local function enqueueAll()
   while i <= n do
     local size = sizes and sizes[u] or 0
     local unit = {}
-    for j = i, i + math.max(1, size) - 1 do unit[#unit + 1] = { ARGV[3 * j + 1], ARGV[3 * j + 3], options[j] } end
+    for j = i, i + math.max(1, size) - 1 do unit[#unit + 1] = { ARGV[3 * j + 2], ARGV[3 * j + 4], options[j] } end
     local why = size > 0 and checkUnit(unit)
     for j = 1, #unit do
       local one = unit[j]
@@ -228,7 +232,7 @@ local function enqueueAll()
   if next(q.newKinds) then noteKinds(q.newKinds) end
   for key, id in pairs(q.windowed or {}) do C('HSET', Q .. 'windows', key, id) end
   q.conclude()
-  return out
+  return { q.head or -1, out }
 end
 
 local out = isPlain() and enqueuePlain()

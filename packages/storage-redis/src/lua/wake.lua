@@ -69,7 +69,9 @@ function q.wake()
       local ready = math.min(q.fresh, C('ZCARD', READY))
       for kind in pairs(kinds) do wake(ready, kind) end
       local priority = math.floor(head[2] / BAND)
-      if priority < (q.headBefore or math.huge) then publish('head:' .. q.name(), int(priority)) end
+      if priority < (q.headBefore or math.huge) then
+        q.publishHead(priority)
+      end
     end
   end
   for kind in pairs(asideKinds) do wake(1, kind) end
@@ -81,6 +83,12 @@ end
 function q.conclude()
   q.spread()
   q.wake()
+end
+
+-- Whose call it is hears of it by the reply already, and tells so by the name that it has given.
+function q.publishHead(priority)
+  q.head = priority
+  publish('head:' .. q.name(), int(priority) .. (q.origin and ' ' .. q.origin or ''))
 end
 
 -- `tenant/queue`, as channels name it.
@@ -103,5 +111,5 @@ end
 -- The same for plain tasks that were written by another way. @param head a priority that is more urgent than before
 function q.announce(counts, fresh, head)
   for kind in pairs(counts) do wake(fresh, kind) end
-  if head then publish('head:' .. q.name(), int(head)) end
+  if head then q.publishHead(head) end
 end
