@@ -2252,6 +2252,7 @@ out[k] = ids[i]
 res[2 * k - 1], res[2 * k] = ids[i], 's' .. token .. time .. (watcher and '! ' or ' ') .. string.sub(how, 2)
 done[2 * k] = ids[i]
 else
+seen[ids[i]] = true
 rest[#rest + 1] = i
 end
 end

@@ -122,6 +122,8 @@ local function settle()
       res[2 * k - 1], res[2 * k] = ids[i], 's' .. token .. time .. (watcher and '! ' or ' ') .. string.sub(how, 2)
       done[2 * k] = ids[i]
     else
+      -- A later settlement of the same task waits its turn.
+      seen[ids[i]] = true
       rest[#rest + 1] = i
     end
   end
