@@ -3,7 +3,7 @@
  * that is there already; then only keys of the tests' own namespaces are touched.
  */
 import { spawn } from 'node:child_process'
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { redisStorage } from '@neotask/storage-redis'
@@ -23,16 +23,11 @@ async function start(): Promise<string> {
   const folder = mkdtempSync(join(tmpdir(), 'neotask-redis-'))
   const socket = join(folder, 'redis.sock')
   const args = ['--port', '0', '--unixsocket', socket, '--dir', folder, '--save', '', '--appendonly', 'no']
-  const server = spawn('redis-server', args, { stdio: 'ignore' })
-  process.once('exit', () => {
-    server.kill('SIGKILL')
-    rmSync(folder, { recursive: true, force: true })
-  })
+  // Ends with the process of the tests however that ends, since its stdin ends then.
+  const script = 'folder=$1; shift; redis-server "$@" >/dev/null & read _; kill -9 $!; rm -rf "$folder"'
+  const server = spawn('sh', ['-c', script, 'sh', folder, ...args], { stdio: ['pipe', 'ignore', 'ignore'] })
   server.unref()
-  const failed = new Promise<never>((_, reject) => {
-    server.once('error', (cause) => reject(new Error(WHAT_TO_INSTALL, { cause })))
-  })
-  await Promise.race([answers(socket), failed])
+  await answers(socket)
   return socket
 }
 
@@ -44,7 +39,7 @@ async function answers(socket: string): Promise<void> {
       await storage.open()
       return
     } catch (error) {
-      if (performance.now() > end) throw error
+      if (performance.now() > end) throw new Error(WHAT_TO_INSTALL, { cause: error })
       await new Promise((resolve) => setTimeout(resolve, 10))
     } finally {
       await storage.close()
