@@ -4,7 +4,7 @@ import type { Cluster } from 'ioredis'
 import { randomUUID } from 'node:crypto'
 import type { Client } from './connection.js'
 
-export const FORMAT = 1
+const FORMAT = 1
 const SHARDS = 1
 const OLDEST = [6, 2] as const
 
