@@ -1,7 +1,7 @@
 /**
  * Puts the scripts of `src/lua` into `src/lua-scripts.ts`, so that they are there in the source, in `dist` and in a bundle
- * alike. A script names the parts that it needs in its first line, `--! prelude records …`; the part `queue` is all files of
- * one queue, wrapped in a function, so that a call that does not need them does not pay for their closures.
+ * alike. A line `--! prelude records …` of a script stands for those parts; the part `queue` is all files of one queue,
+ * wrapped in a function. So a call pays for the closures of the parts only when it gets as far as their line.
  *
  * `node scripts/embed-lua.mjs` writes the file, `--check` fails when it is not as it would be written.
  */
@@ -11,6 +11,7 @@ import { fileURLToPath } from 'node:url'
 
 const folder = fileURLToPath(new URL('../src/lua', import.meta.url))
 const target = fileURLToPath(new URL('../src/lua-scripts.ts', import.meta.url))
+const INCLUDE = /^ *--! (.*)\n/m
 const QUEUE = ['tasks', 'ends', 'groups', 'retention', 'wake', 'claim', 'settle', 'debounce']
 
 const read = (/** @type {string} */ name) => readFileSync(join(folder, `${name}.lua`), 'utf8')
@@ -39,27 +40,35 @@ const literal = (/** @type {string} */ text) => `\`${text.replace(/[\\`]|\$\{/g,
 function generate() {
   /** @type {Map<string, string>} */
   const parts = new Map()
+  /** @type {string[]} */
+  const names = []
   const scripts = readdirSync(folder)
     .filter((file) => file.endsWith('.lua'))
     .map((file) => file.slice(0, -4))
     .sort()
     .flatMap((name) => {
       const source = read(name)
-      const needed = source.match(/^--! (.*)\n/)?.[1]?.split(' ')
-      if (!needed) return []
-      for (const one of needed) parts.set(one, part(one))
-      const list = needed.map((one) => `'${one}'`).join(', ')
-      return [`  ${name}: {\n    parts: [${list}],\n    body: ${literal(strip(source))},\n  },`]
+      if (!INCLUDE.test(source)) return []
+      names.push(name)
+      const pieces = source.split(new RegExp(INCLUDE, 'gm')).map((piece, index) => {
+        if (index % 2 === 0) return `${literal(strip(piece))}`
+        const needed = piece.split(' ')
+        for (const one of needed) parts.set(one, part(one))
+        return needed.map((one) => `PARTS.${one}`).join(', ')
+      })
+      const list = pieces.filter((piece) => piece !== '``').map((piece) => `    ${piece},`)
+      return [`  ${name}: [`, ...list, '  ],']
     })
   const shared = [...parts].map(([name, source]) => `  ${name}: ${literal(source)},`)
   return [
     '// Made of src/lua by scripts/embed-lua.mjs.',
-    'export const PARTS = {',
+    'const PARTS = {',
     ...shared,
     '} as const',
-    'export const SCRIPTS = {',
+    `export type ScriptName = ${names.map((name) => `'${name}'`).join(' | ')}`,
+    'export const SCRIPTS: Readonly<Record<ScriptName, readonly string[]>> = {',
     ...scripts,
-    '} as const',
+    '}',
     '',
   ].join('\n')
 }

@@ -6,9 +6,8 @@ import { StorageUnavailableError, type Clock } from '@neotask/core'
 import type { Cluster, Redis } from 'ioredis'
 import { createHash } from 'node:crypto'
 import type { Keys } from './keys.js'
-import { PARTS, SCRIPTS } from './lua-scripts.js'
+import { SCRIPTS, type ScriptName } from './lua-scripts.js'
 
-export type ScriptName = keyof typeof SCRIPTS
 export type Argument = string | number | Buffer
 /** What a script answers: texts come as bytes. */
 export type Reply = number | Buffer | null | readonly Reply[]
@@ -26,8 +25,7 @@ const assembled = new Map<ScriptName, Script>()
 function scriptOf(name: ScriptName): Script {
   let script = assembled.get(name)
   if (script === undefined) {
-    const { parts, body } = SCRIPTS[name]
-    const source = [...parts.map((part) => PARTS[part]), body].join('\n')
+    const source = SCRIPTS[name].join('\n')
     script = { source, hash: createHash('sha1').update(source).digest('hex') }
     assembled.set(name, script)
   }

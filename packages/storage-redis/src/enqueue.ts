@@ -63,18 +63,35 @@ export class EnqueueRequest {
 
   /** Of the script. @param origin whose call it is */
   arguments(origin: string): Argument[] {
-    const isPlain = this.#sizes.every((size) => size === 0)
-    const args: Argument[] = [
-      Number.isFinite(this.#limit) ? this.#limit : '',
-      isPlain ? '' : pack(this.#sizes),
-      origin,
-    ]
-    for (const [index, task] of this.#tasks.entries()) {
+    const limit = Number.isFinite(this.#limit) ? this.#limit : ''
+    const options = this.#tasks.map((task, index) => {
       const refusal = checkTask(task)
       if (refusal) this.#refusals.set(index, refusal)
-      args.push(task.id, optionsOf(task, refusal), encodeDefinition(task, refusal ? 0 : task.priority))
+      return optionsOf(task, refusal)
+    })
+    const isEachAlone = this.#sizes.every((size) => size === 0)
+    if (isEachAlone && options.every((one) => one === '')) return [limit, origin, ...this.#plainArguments()]
+    const args: Argument[] = [limit, origin, '', isEachAlone ? '' : pack(this.#sizes)]
+    for (const [index, task] of this.#tasks.entries()) {
+      const priority = this.#refusals.has(index) ? 0 : task.priority
+      args.push(task.id, encodeDefinition(task, priority), options[index] ?? '')
     }
     return args
+  }
+
+  #plainArguments(): Argument[] {
+    const kinds = new Set<string>()
+    const ids = new Set<string>()
+    const args: Argument[] = []
+    let isGenerated = true
+    for (const task of this.#tasks) {
+      kinds.add(task.kind)
+      ids.add(task.id)
+      isGenerated &&= isGeneratedId(task.id)
+      args.push(task.id, encodeDefinition(task, task.priority))
+    }
+    const names = [...kinds].map((kind) => `${escapeText(kind)} `).join('')
+    return [names, isGenerated && ids.size === this.#tasks.length ? 1 : '', ...args]
   }
 
   /** Reads what the script answered. */

@@ -1,5 +1,5 @@
 // Made of src/lua by scripts/embed-lua.mjs.
-export const PARTS = {
+const PARTS = {
   prelude: `local C, S = redis.call, KEYS[1]
 local now = tonumber(ARGV[1])
 if not now then
@@ -93,29 +93,54 @@ recordDrop(k, key, record or {})
 end
 return #gone
 end`,
-  sessions: `local sessions = {}
-local called = {}
-local function session(id)
-local s = sessions[id]
-if s ~= nil then return s end
-local own = S .. 'own:' .. id
-local v = C('HMGET', own, ' q', ' k', ' w', ' #', ' !', ' o', ' i')
-if not v[1] then
-sessions[id] = false
-return false
-end
-s = { id = id, own = own, q = v[1], k = v[2], w = v[3], token = v[4], notes = v[5], over = v[6], packed = v[7] }
-sessions[id] = s
-return s
-end
-local function given(s)
-s.unpacked = s.unpacked or cmsgpack.unpack(s.packed)
-return s.unpacked
-end
+  idle: `local WAKE_LIMIT = 16
+local called, idle = {}, {}
 local function call(id)
 if called[id] then return end
 called[id] = true
 publish('wake:' .. id, '')
+end
+local function wakeIdle(Q, limit, kind)
+local list = idle[Q]
+if not list then
+list = {}
+idle[Q] = list
+local some = C('HRANDFIELD', Q .. 'idle', 64, 'WITHVALUES')
+for i = 1, #some, 2 do list[#list + 1] = { some[i], some[i + 1] } end
+end
+local left = math.min(limit, WAKE_LIMIT)
+for _, one in ipairs(list) do
+if left == 0 then return end
+if one[1] and (not kind or string.find(one[2], ' ' .. kind .. ' ', 1, true)) then
+guard()
+C('HDEL', Q .. 'idle', one[1])
+call(one[1])
+one[1] = false
+left = left - 1
+end
+end
+end
+local function publishHead(Q, priority, origin)
+local name = string.gsub(string.sub(Q, #S + 1, -2), '%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end)
+publish('head:' .. name, int(priority) .. (origin and ' ' .. origin or ''))
+end`,
+  sessions: `local sessions = {}
+local function session(id)
+local s = sessions[id]
+if s ~= nil then return s end
+local own = S .. 'own:' .. id
+local v = C('HMGET', own, ' q', ' k', ' w', ' #', ' !', ' o')
+if not v[1] then
+sessions[id] = false
+return false
+end
+s = { id = id, own = own, q = v[1], k = v[2], w = v[3], token = v[4], notes = v[5], over = v[6] }
+sessions[id] = s
+return s
+end
+local function given(s)
+s.unpacked = s.unpacked or cmsgpack.unpack(C('HGET', s.own, ' i'))
+return s.unpacked
 end
 local function register(s)
 local k = recordKeys(given(s).tenant)
@@ -139,33 +164,29 @@ local k = recordKeys(given(s).tenant)
 local _, old = recordRead(k, 'node:' .. s.id)
 if old then recordDrop(k, 'node:' .. s.id, old) end
 end
-local function look()
-for _, id in ipairs(C('ZRANGEBYSCORE', S .. 'susp', '-inf', now, 'LIMIT', 0, 100)) do
-local s = session(id)
+local function suspect(s)
 guard()
-if s then close(s, 'condemned') else C('ZREM', S .. 'susp', id) end
+C('ZADD', S .. 'susp', now, s.id)
+C('ZADD', S .. 'sess', now + 0.4 * given(s).ttl, s.id)
 end
+local function look()
 for _, id in ipairs(C('ZRANGEBYSCORE', S .. 'sess', '-inf', now, 'LIMIT', 0, 100)) do
 local s = session(id)
+if not s then
 guard()
 C('ZREM', S .. 'sess', id)
-if s then C('ZADD', S .. 'susp', now + 0.4 * given(s).ttl, id) end
+elseif C('ZSCORE', S .. 'susp', id) then
+guard()
+close(s, 'condemned')
+else
+suspect(s)
+end
 end
 end
 local function lookAhead()
 local last = C('ZREVRANGE', S .. 'sess', 0, 0, 'WITHSCORES')
 local s = last[1] and session(last[1])
-if s and tonumber(last[2]) > now + 0.6 * given(s).ttl then
-guard()
-C('ZREM', S .. 'sess', s.id)
-C('ZADD', S .. 'susp', now + 0.4 * given(s).ttl, s.id)
-end
-last = C('ZREVRANGE', S .. 'susp', 0, 0, 'WITHSCORES')
-s = last[1] and session(last[1])
-if s and tonumber(last[2]) > now + 0.4 * given(s).ttl then
-guard()
-C('ZADD', S .. 'susp', now + 0.4 * given(s).ttl, s.id)
-end
+if s and tonumber(last[2]) > now + 0.6 * given(s).ttl then suspect(s) end
 end
 local function noteTaken(s, id, token, reason)
 local seq, rest = string.match(s.notes, '^(%d+)|(.*)$')
@@ -1058,7 +1079,6 @@ return more
 end
 local RELEASE_LIMIT = 100
 local SWEEP_LIMIT = 200
-local WAKE_LIMIT = 16
 local PRUNE_PER_END = 2
 function q.backlog()
 return C('EXISTS', CASC, SWEEP) > 0
@@ -1079,24 +1099,8 @@ q.released = (q.released or 0) + q.release(RELEASE_LIMIT - (q.released or 0))
 q.swept = (q.swept or 0) + q.sweep(SWEEP_LIMIT - (q.swept or 0))
 q.released = q.released + q.release(RELEASE_LIMIT - q.released)
 end
-local idle
 local function wake(limit, kind)
-if not idle then
-idle = {}
-local some = C('HRANDFIELD', IDLE, 64, 'WITHVALUES')
-for i = 1, #some, 2 do idle[#idle + 1] = { some[i], some[i + 1] } end
-end
-local left = math.min(limit, WAKE_LIMIT)
-for _, one in ipairs(idle) do
-if left == 0 then return end
-if one[1] and (not kind or string.find(one[2], ' ' .. kind .. ' ', 1, true)) then
-guard()
-C('HDEL', IDLE, one[1])
-call(one[1])
-one[1] = false
-left = left - 1
-end
-end
+wakeIdle(Q, limit, kind)
 end
 function q.wake()
 local rules = next(q.ended) and q.retention()
@@ -1113,7 +1117,8 @@ local ready = math.min(q.fresh, C('ZCARD', READY))
 for kind in pairs(kinds) do wake(ready, kind) end
 local priority = math.floor(head[2] / BAND)
 if priority < (q.headBefore or math.huge) then
-q.publishHead(priority)
+q.head = priority
+publishHead(Q, priority, q.origin)
 end
 end
 end
@@ -1125,13 +1130,6 @@ function q.conclude()
 q.spread()
 q.wake()
 end
-function q.publishHead(priority)
-q.head = priority
-publish('head:' .. q.name(), int(priority) .. (q.origin and ' ' .. q.origin or ''))
-end
-function q.name()
-return (string.gsub(string.sub(Q, #S + 1, -2), '%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
-end
 function q.pause(paused)
 if q.isPaused() == paused then return end
 guard()
@@ -1141,10 +1139,6 @@ for _, id in ipairs(C('SMEMBERS', LEASES)) do
 local s = session(id)
 if s and s.over == '' then call(id) end
 end
-end
-function q.announce(counts, fresh, head)
-for kind in pairs(counts) do wake(fresh, kind) end
-if head then q.publishHead(head) end
 end
 local ASIDE_LIMIT = 400
 local function setAside(t, lane)
@@ -1483,10 +1477,11 @@ end
 return out
 end`,
 } as const
-export const SCRIPTS = {
-  counts: {
-    parts: ['prelude'],
-    body: `local Q = KEYS[2]
+export type ScriptName = 'counts' | 'end' | 'enqueue' | 'errors' | 'get' | 'group' | 'history' | 'list' | 'lock' | 'open' | 'operate' | 'pause' | 'reclaim' | 'record' | 'resume' | 'upkeep' | 'watch' | 'work'
+export const SCRIPTS: Readonly<Record<ScriptName, readonly string[]>> = {
+  counts: [
+    PARTS.prelude,
+    `local Q = KEYS[2]
 local running, marked = 0, 0
 for _, id in ipairs(C('SMEMBERS', Q .. 'leases')) do
 local own = S .. 'own:' .. id
@@ -1500,102 +1495,109 @@ return {
 C('ZCARD', Q .. 'ready') + C('ZCARD', Q .. 'aside'), C('ZCARD', Q .. 'due'), C('ZCARD', Q .. 'need'), running,
 ended('s'), ended('f'), ended('c'), ended('k'), running - marked, C('HGET', Q .. 'meta', 'paused') == '1' and 1 or 0,
 }`,
-  },
-  end: {
-    parts: ['prelude', 'records', 'sessions', 'queue', 'drain'],
-    body: `local s = session(ARGV[2])
+  ],
+  end: [
+    PARTS.prelude, PARTS.records, PARTS.idle, PARTS.sessions, PARTS.queue, PARTS.drain,
+    `local s = session(ARGV[2])
 if not s then return 1 end
 guard()
 if s.over == '' then close(s, 'ended') end
 local _, isEmpty = drainOne(s, tonumber(ARGV[3]))
 queue(s.q).conclude()
 return isEmpty and 1 or 0`,
-  },
-  enqueue: {
-    parts: ['prelude', 'records', 'sessions', 'queue'],
-    body: `local Q = KEYS[2]
+  ],
+  enqueue: [
+    PARTS.prelude,
+    `local Q = KEYS[2]
 local DEFS, READY, META = Q .. 'defs', Q .. 'ready', Q .. 'meta'
 local most = tonumber(ARGV[2])
-local n = (#ARGV - 4) / 3
+local isPlain = ARGV[4] ~= ''
+local n = (#ARGV - 5) / (isPlain and 2 or 3)
 local time = stamp(now)
-local function isPlain()
-if ARGV[3] ~= '' then return false end
-for i = 1, n do
-if ARGV[3 * i + 3] ~= '' then return false end
-end
-return true
-end
-local function noteKinds(kinds)
-local list = {}
-for kind in pairs(kinds) do list[#list + 1] = kind end
-C('SADD', Q .. 'kinds', unpack(list))
-end
 local function waiting()
 return C('ZCARD', READY) + C('ZCARD', Q .. 'aside') + C('ZCARD', Q .. 'due') + C('ZCARD', Q .. 'need')
 end
-local function enqueuePlain()
-local ids, chosen = {}, {}
-for i = 1, n do
-ids[i] = ARGV[3 * i + 2]
-if not isGenerated(ids[i]) then chosen[#chosen + 1] = i end
-end
-local known, buried = C('HMGET', DEFS, unpack(ids)), {}
-if #chosen > 0 then
-local names = {}
-for i = 1, #chosen do names[i] = ids[chosen[i]] end
-local found = C('HMGET', Q .. 'tombs', unpack(names))
-for i = 1, #chosen do buried[chosen[i]] = found[i] end
-end
-local room = most and most - waiting()
-local defs, scores, kinds, out, taken = {}, {}, {}, {}, {}
-local counts, best = {}, 1001
-for i = 1, n do
-local id, d = ids[i], ARGV[3 * i + 4]
-local other = known[i] or taken[id]
-local tomb = buried[i]
+local ids = {}
+local function meetPlain(i, known, taken, isChosen)
+local id, d = ids[i], ARGV[2 * i + 5]
+local other, tomb = known or taken[id], nil
+if not other and isChosen and not isGenerated(id) then
+tomb = C('HGET', Q .. 'tombs', id)
 if tomb and tonumber(string.match(tomb, '^%d+')) <= now then tomb = nil end
-if other or tomb then
+end
+if not other and not tomb then return false end
 if other and string.byte(d, 1) % 2 == 1 then return nil end
 local nonce = string.match(d, '^%S* %S* (%S*)', 7)
 local was = other and string.match(other, '^%S* %S* (%S*)', 13) or string.match(tomb or '', '^%d+ (.*)$')
+return nonce ~= '' and nonce == was and 'r' or 'd'
+end
+local function enqueuePlain()
+for i = 1, n do ids[i] = ARGV[2 * i + 4] end
+local known = C('HMGET', DEFS, unpack(ids))
+local room = most and most - waiting() or n
+local isChosen = ARGV[5] ~= '1'
+local defs, scores, out, taken = {}, {}, {}, {}
+local best, k = 1001, 0
+for i = 1, n do
+local how = false
+if isChosen or known[i] then
+how = meetPlain(i, known[i], taken, isChosen)
+if how == nil then return nil end
+end
+if not how and k >= room then how = 'f' .. int(most - room + k) end
+if how then
 out[#out + 1] = i - 1
-out[#out + 1] = nonce ~= '' and nonce == was and 'r' or 'd'
-elseif room and #scores / 2 >= room then
-out[#out + 1] = i - 1
-out[#out + 1] = 'f' .. int(most - room + #scores / 2)
+out[#out + 1] = how
 else
-d = time .. d
-taken[id] = d
-local k = #scores
-defs[k + 1], defs[k + 2] = id, d
-local priority = priorityOf(d)
-scores[k + 1], scores[k + 2] = priority, id
+local raw = ARGV[2 * i + 5]
+local d = time .. raw
+k = k + 1
+if isChosen then taken[ids[i]] = d end
+defs[2 * k - 1], defs[2 * k] = ids[i], d
+local high, low = string.byte(raw, 2, 3)
+local priority = high * 128 + low
+scores[2 * k - 1], scores[2 * k] = priority, ids[i]
 if priority < best then best = priority end
-local kind = kindOf(d)
-counts[kind] = (counts[kind] or 0) + 1
 end
 end
-local fresh = #scores / 2
-if fresh == 0 then return { -1, out } end
+if k == 0 then return { -1, out } end
 local head = C('ZRANGE', READY, 0, 0, 'WITHSCORES')
-local base = C('HINCRBY', META, 'seq', fresh) - fresh
-for i = 1, fresh do scores[2 * i - 1] = scores[2 * i - 1] * BAND + base + i end
+local base = C('HINCRBY', META, 'seq', k) - k
+for i = 1, k do scores[2 * i - 1] = scores[2 * i - 1] * BAND + base + i end
 C('HSET', DEFS, unpack(defs))
 C('ZADD', READY, unpack(scores))
-C('HINCRBY', Q .. 'hist', int(now - now % 60000) .. 'e', fresh)
-noteKinds(counts)
+C('HINCRBY', Q .. 'hist', int(now - now % 60000) .. 'e', k)
+local kinds = {}
+for kind in string.gmatch(ARGV[4], '(%S*) ') do kinds[#kinds + 1] = kind end
+C('SADD', Q .. 'kinds', unpack(kinds))
 local isMoreUrgent = not head[2] or best < math.floor(head[2] / BAND)
-if (isMoreUrgent or C('EXISTS', Q .. 'idle') == 1) and C('HGET', META, 'paused') ~= '1' then
-local q = queue(Q)
-q.origin = ARGV[4]
-q.announce(counts, fresh, isMoreUrgent and best or nil)
-else
-isMoreUrgent = false
+local isIdle = C('EXISTS', Q .. 'idle') == 1
+if not (isMoreUrgent or isIdle) or C('HGET', META, 'paused') == '1' then return { -1, out } end
+dirty = true`,
+    PARTS.idle,
+    `if isIdle then
+for _, kind in ipairs(kinds) do wakeIdle(Q, k, kind) end
 end
+if isMoreUrgent then publishHead(Q, best, ARGV[3]) end
 return { isMoreUrgent and best or -1, out }
 end
-local q
-local limitOfRoom
+if isPlain then
+local reply = enqueuePlain()
+if reply then return reply end
+end`,
+    PARTS.records, PARTS.idle, PARTS.sessions, PARTS.queue,
+    `local q
+local STEP = isPlain and 2 or 3
+local function idOf(i)
+return ARGV[STEP * (i - 1) + 6]
+end
+local function definitionOf(i)
+return ARGV[STEP * (i - 1) + 7]
+end
+local function optionsOf(i)
+local packed = not isPlain and ARGV[STEP * (i - 1) + 8] or ''
+return packed ~= '' and cmsgpack.unpack(packed) or {}
+end
 local function nonceOf(d, from)
 return string.match(d, '^%S* %S* (%S*)', from)
 end
@@ -1684,23 +1686,22 @@ end
 if most and count > 0 and waitingNow() + count > most then return 'f' .. int(waitingNow()) end
 return nil
 end
-local function enqueueAll()
 q = queue(Q)
-q.origin = ARGV[4]
+q.origin = ARGV[3]
 q.waiting, q.added, q.newKinds = most and waiting() or 0, 0, {}
-local ids, options = {}, {}
+local named, options = {}, {}
 for i = 1, n do
-ids[#ids + 1] = ARGV[3 * i + 2]
-options[i] = ARGV[3 * i + 3] ~= '' and cmsgpack.unpack(ARGV[3 * i + 3]) or {}
-for _, id in ipairs(options[i].a or {}) do ids[#ids + 1] = id end
+named[#named + 1] = idOf(i)
+options[i] = optionsOf(i)
+for _, id in ipairs(options[i].a or {}) do named[#named + 1] = id end
 end
-q.load(ids)
-local sizes = ARGV[3] ~= '' and cmsgpack.unpack(ARGV[3]) or nil
+q.load(named)
+local sizes = not isPlain and ARGV[5] ~= '' and cmsgpack.unpack(ARGV[5]) or nil
 local out, i, u = {}, 1, 1
 while i <= n do
 local size = sizes and sizes[u] or 0
 local unit = {}
-for j = i, i + math.max(1, size) - 1 do unit[#unit + 1] = { ARGV[3 * j + 2], ARGV[3 * j + 4], options[j] } end
+for j = i, i + math.max(1, size) - 1 do unit[#unit + 1] = { idOf(j), definitionOf(j), options[j] } end
 local why = size > 0 and checkUnit(unit)
 for j = 1, #unit do
 local one = unit[j]
@@ -1714,17 +1715,16 @@ i = i + #unit
 u = u + 1
 end
 q.flush(true)
-if next(q.newKinds) then noteKinds(q.newKinds) end
+local kinds = {}
+for kind in pairs(q.newKinds) do kinds[#kinds + 1] = kind end
+if #kinds > 0 then C('SADD', Q .. 'kinds', unpack(kinds)) end
 for key, id in pairs(q.windowed or {}) do C('HSET', Q .. 'windows', key, id) end
 q.conclude()
-return { q.head or -1, out }
-end
-local out = isPlain() and enqueuePlain()
-return out or enqueueAll()`,
-  },
-  errors: {
-    parts: ['prelude'],
-    body: `local Q, out = KEYS[2], {}
+return { q.head or -1, out }`,
+  ],
+  errors: [
+    PARTS.prelude,
+    `local Q, out = KEYS[2], {}
 local groups = C('ZREVRANGE', Q .. 'errors', 0, tonumber(ARGV[2]) - 1, 'WITHSCORES')
 for i = 1, #groups, 2 do
 local newest = C('ZREVRANGE', Q .. 'error:' .. groups[i], 0, 0, 'WITHSCORES')
@@ -1735,24 +1735,24 @@ out[#out + 1] = newest[2]
 out[#out + 1] = C('HGET', Q .. 'rare', newest[1]) or ''
 end
 return out`,
-  },
-  get: {
-    parts: ['prelude', 'records', 'sessions', 'queue', 'view'],
-    body: `local q = queue(KEYS[2])
+  ],
+  get: [
+    PARTS.prelude, PARTS.records, PARTS.idle, PARTS.sessions, PARTS.queue, PARTS.view,
+    `local q = queue(KEYS[2])
 return view(q, cmsgpack.unpack(ARGV[2]))`,
-  },
-  group: {
-    parts: ['prelude', 'records', 'sessions', 'queue'],
-    body: `local q = queue(KEYS[2])
+  ],
+  group: [
+    PARTS.prelude, PARTS.records, PARTS.idle, PARTS.sessions, PARTS.queue,
+    `local q = queue(KEYS[2])
 local paused
 if ARGV[4] ~= '' then paused = ARGV[4] == '1' end
 q.flag(ARGV[2], ARGV[3] == '1', paused)
 q.conclude()
 return 1`,
-  },
-  history: {
-    parts: ['prelude'],
-    body: `local from, to = math.max(tonumber(ARGV[2]), now - DAY), tonumber(ARGV[3])
+  ],
+  history: [
+    PARTS.prelude,
+    `local from, to = math.max(tonumber(ARGV[2]), now - DAY), tonumber(ARGV[3])
 local all = C('HGETALL', KEYS[2] .. 'hist')
 local out = {}
 for i = 1, #all, 2 do
@@ -1765,10 +1765,10 @@ out[#out + 1] = all[i + 1]
 end
 end
 return out`,
-  },
-  list: {
-    parts: ['prelude', 'records', 'sessions', 'queue', 'view'],
-    body: `local Q = KEYS[2]
+  ],
+  list: [
+    PARTS.prelude, PARTS.records, PARTS.idle, PARTS.sessions, PARTS.queue, PARTS.view,
+    `local Q = KEYS[2]
 local q = queue(Q)
 local state, limit, bytes = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local kind, group, cursor = ARGV[5], ARGV[6], ARGV[7]
@@ -1858,10 +1858,10 @@ end
 last = list[i][2]
 end
 return { view(q, found), more and last or '' }`,
-  },
-  lock: {
-    parts: ['prelude'],
-    body: `guard()
+  ],
+  lock: [
+    PARTS.prelude,
+    `guard()
 local key, owner = S .. 'lock:' .. ARGV[2], ARGV[4]
 local ends, holder = string.match(C('GET', key) or '0 ', '^(%d+) (.*)$')
 local isHeld = tonumber(ends) > now
@@ -1879,10 +1879,10 @@ end
 if not isHeld or holder ~= owner then return 0 end
 if ARGV[3] == 'extend' then hold() else C('DEL', key) end
 return 1`,
-  },
-  open: {
-    parts: ['prelude', 'records', 'sessions'],
-    body: `local id, Q = ARGV[2], KEYS[2]
+  ],
+  open: [
+    PARTS.prelude, PARTS.records, PARTS.idle, PARTS.sessions,
+    `local id, Q = ARGV[2], KEYS[2]
 local s = session(id)
 if s then
 if s.over ~= '' then return 0 end
@@ -1899,10 +1899,10 @@ C('HSET', Q .. 'meta', 'successAge', i.sa, 'successCount', i.sc, 'failedAge', i.
 sessions[id] = nil
 beat(session(id))
 return 1`,
-  },
-  operate: {
-    parts: ['prelude', 'records', 'sessions', 'queue'],
-    body: `local PERMITTED = {
+  ],
+  operate: [
+    PARTS.prelude, PARTS.records, PARTS.idle, PARTS.sessions, PARTS.queue,
+    `local PERMITTED = {
 cancel = 'rldno', retry = 'fc', promote = 'd', reprioritize = 'rldn', remove = 'rldnsfck', complete = 'n', revoke = 'o',
 }
 local operation, m = ARGV[2], cmsgpack.unpack(ARGV[3])
@@ -1959,15 +1959,15 @@ end
 end
 q.conclude()
 return out`,
-  },
-  pause: {
-    parts: ['prelude', 'records', 'sessions', 'queue'],
-    body: `queue(KEYS[2]).pause(ARGV[2] == '1')
+  ],
+  pause: [
+    PARTS.prelude, PARTS.records, PARTS.idle, PARTS.sessions, PARTS.queue,
+    `queue(KEYS[2]).pause(ARGV[2] == '1')
 return 1`,
-  },
-  reclaim: {
-    parts: ['prelude', 'records', 'sessions', 'queue', 'drain'],
-    body: `lookAhead()
+  ],
+  reclaim: [
+    PARTS.prelude, PARTS.records, PARTS.idle, PARTS.sessions, PARTS.queue, PARTS.drain,
+    `lookAhead()
 look()
 local condemned, report = {}, { reclaimed = {}, poisoned = {} }
 for _, id in ipairs(C('ZRANGE', S .. 'lost', 0, -1)) do
@@ -1976,10 +1976,10 @@ if s and s.over == 'condemned' then condemned[#condemned + 1] = id end
 end
 drainLost(tonumber(ARGV[2]), report, nil)
 return { C('ZRANGE', S .. 'susp', 0, -1), condemned, report.reclaimed, report.poisoned }`,
-  },
-  record: {
-    parts: ['prelude', 'records'],
-    body: `local k = recordKeys(ARGV[2])
+  ],
+  record: [
+    PARTS.prelude, PARTS.records,
+    `local k = recordKeys(ARGV[2])
 local key = ARGV[4]
 local actions = {}
 function actions.get()
@@ -2061,10 +2061,10 @@ end
 return out
 end
 return actions[ARGV[3]]()`,
-  },
-  resume: {
-    parts: ['prelude', 'records', 'sessions', 'queue'],
-    body: `local s = session(ARGV[2])
+  ],
+  resume: [
+    PARTS.prelude, PARTS.records, PARTS.idle, PARTS.sessions, PARTS.queue,
+    `local s = session(ARGV[2])
 local tasks, ids = {}, {}
 for i = 3, #ARGV do ids[#ids + 1] = ARGV[i] end
 local q = s and queue(s.q)
@@ -2078,10 +2078,10 @@ if not s or s.over ~= '' then return { 2, s and s.token or '0', now, {}, tasks }
 guard()
 beat(s)
 return { 0, s.token, now, q.entriesAfter(s, 0), tasks }`,
-  },
-  upkeep: {
-    parts: ['prelude', 'records', 'sessions', 'queue'],
-    body: `local q = queue(KEYS[2])
+  ],
+  upkeep: [
+    PARTS.prelude, PARTS.records, PARTS.idle, PARTS.sessions, PARTS.queue,
+    `local q = queue(KEYS[2])
 local limit = tonumber(ARGV[3])
 local actions = {}
 function actions.drain()
@@ -2122,10 +2122,10 @@ q.conclude()
 return mended
 end
 return actions[ARGV[2]]()`,
-  },
-  watch: {
-    parts: ['prelude', 'records', 'sessions', 'queue', 'view'],
-    body: `local Q = KEYS[2]
+  ],
+  watch: [
+    PARTS.prelude, PARTS.records, PARTS.idle, PARTS.sessions, PARTS.queue, PARTS.view,
+    `local Q = KEYS[2]
 local q = queue(Q)
 local ids, out = {}, {}
 for i = 4, #ARGV do ids[#ids + 1] = ARGV[i] end
@@ -2145,33 +2145,45 @@ end
 end
 q.flush()
 return out`,
-  },
-  work: {
-    parts: ['prelude', 'records', 'sessions', 'queue', 'drain'],
-    body: `local id = ARGV[2]
+  ],
+  work: [
+    PARTS.prelude,
+    `local id = ARGV[2]
 local marks, reports, settlements = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
 local at = 12
 local stale, staleReports = {}, {}
 local NOTHING = {}
-local s = session(id)
-if not s then
+local own = S .. 'own:' .. id
+local fields, ids = { ' q', ' k', ' w', ' #', ' !', ' o' }, {}
+for i = 1, settlements do
+ids[i] = ARGV[12 + 2 * marks + 3 * reports + 3 * i - 2]
+fields[6 + i] = ids[i]
+end
+local found = C('HMGET', own, unpack(fields))
+if not found[1] then
 for i = 1, settlements do stale[i] = i - 1 end
 for i = 1, reports do staleReports[i] = i - 1 end
 return { 2, '0', now, NOTHING, stale, staleReports, '', 0, -1, -1, 0 }
 end
-local Q, own = s.q, s.own
+local s = { id = id, own = own, q = found[1], k = found[2], w = found[3], token = found[4], notes = found[5], over = found[6] }
+local Q = s.q
 local DEFS, READY, RARE, RES, META = Q .. 'defs', Q .. 'ready', Q .. 'rare', Q .. 'res', Q .. 'meta'
-local q
+local hasMore = C('EXISTS', RARE, Q .. 'waits', Q .. 'aside', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep', S .. 'lost') > 0
+local q, long
 local function general()
-q = q or queue(Q)
+if q then return q end`,
+    PARTS.records, PARTS.idle, PARTS.sessions, PARTS.queue, PARTS.drain,
+    `sessions[id] = s
+q = queue(Q)
+long = { call = call, given = given, beat = beat, look = look, lookAhead = lookAhead, drainLost = drainLost }
 return q
 end
 local function mark()
 local ids = {}
 for i = 1, marks do ids[i] = ARGV[at + 2 * i - 1] end
 local entries = C('HMGET', own, unpack(ids))
-local rares = C('EXISTS', RARE) == 1 and C('HMGET', RARE, unpack(ids)) or {}
-local set, seen, count = {}, {}, 0
+local rares = hasMore and C('HMGET', RARE, unpack(ids)) or NOTHING
+local set, seen = {}, {}
 for i = 1, marks do
 local e = entries[i]
 if e and not seen[ids[i]] and string.match(e, '^%+?(%d+)') == ARGV[at + 2 * i] then
@@ -2220,20 +2232,20 @@ q.flush()
 end
 local ended = 0
 local function settle()
-local ids = {}
-for i = 1, settlements do ids[i] = ARGV[at + 3 * i - 2] end
-local entries = C('HMGET', own, unpack(ids))
-local rares = C('EXISTS', RARE) == 1 and C('HMGET', RARE, unpack(ids)) or {}
-local waits = C('EXISTS', Q .. 'waits') == 1 and C('HMGET', Q .. 'waits', unpack(ids)) or {}
+local rares = (hasMore or q) and C('HMGET', RARE, unpack(ids)) or NOTHING
+local waits = (hasMore or q) and C('EXISTS', Q .. 'waits') == 1 and C('HMGET', Q .. 'waits', unpack(ids)) or NOTHING
+local entries, offset = found, 6
+if marks > 0 then
+entries, offset = C('HMGET', own, unpack(ids)), 0
+end
 local out, res, done, rest, seen, told = {}, {}, {}, {}, {}, {}
 local started = 0
 local time = ' ' .. int(now)
 for i = 1, settlements do
-local e, token, how = entries[i], ARGV[at + 3 * i - 1], ARGV[at + 3 * i]
-local n = #token
+local e, token, how = entries[offset + i], ARGV[at + 3 * i - 1], ARGV[at + 3 * i]
 local from = e and string.byte(e) == 43 and 2 or 1
 if e and not rares[i] and not waits[i] and not seen[ids[i]] and string.byte(how) == 115
-and string.sub(e, from, from + n) == token .. ' ' then
+and string.find(e, token .. ' ', from, true) == from then
 seen[ids[i]] = true
 if from == 2 then started = started + 1 end
 local ends, watcher
@@ -2293,7 +2305,7 @@ local r = packed and cmsgpack.unpack(packed)
 return r and (r.g or r.D)
 end
 local function claimPlain(want, bytes, bound)
-if C('EXISTS', Q .. 'aside') == 1 or not kindsServed() then return nil end
+if (hasMore or q) and C('EXISTS', Q .. 'aside') == 1 or not kindsServed() then return nil end
 local list = C('ZRANGE', READY, 0, want, 'WITHSCORES')
 local ids, scores = {}, {}
 for i = 1, #list, 2 do
@@ -2301,8 +2313,8 @@ ids[#ids + 1] = list[i]
 scores[#scores + 1] = list[i + 1]
 end
 if #ids == 0 then return { claimed = NOTHING, short = want > 0 } end
-local rares = C('EXISTS', RARE) == 1 and C('HMGET', RARE, unpack(ids)) or {}
-for i = 1, #ids do
+local rares = (hasMore or q) and C('HMGET', RARE, unpack(ids)) or NOTHING
+for i = 1, #rares do
 if isSpecial(rares[i]) then return nil end
 end
 local defs = want > 0 and C('HMGET', DEFS, unpack(ids)) or {}
@@ -2352,13 +2364,15 @@ end
 local _, head, _, isExhausted = q.claim(s, 0, bytes, bound)
 return { claimed = NOTHING, head = head, exhausted = isExhausted }
 end
+local meta = C('HMGET', META, 'paused', 'successCount')
+local paused = meta[1] == '1'
 local function conclude()
 if q then return q.conclude() end
 if ended == 0 then return end
-local most = tonumber(C('HGET', META, 'successCount'))
-if most and C('ZCARD', Q .. 'done:s') >= most + 100 then
-general().prune('s', q.retention().s, math.min(2 * ended, 400))
-end
+local most = tonumber(meta[2])
+if not most or C('ZCARD', Q .. 'done:s') < most + 100 then return end
+local oldest = C('ZRANGE', Q .. 'done:s', 0, 0, 'WITHSCORES')[2]
+if oldest / 2048 + YOUNG <= now then general().prune('s', q.retention().s, math.min(2 * ended, 400)) end
 end
 local function gone()
 conclude()
@@ -2385,35 +2399,37 @@ C('HSET', own, ' !', s.notes)
 end
 acknowledge()
 if ARGV[5] == '1' then
+general()
 guard()
-beat(s)
-lookAhead()
-general().pruneAll({
-s = { age = given(s).sa, count = given(s).sc }, c = { age = given(s).sa, count = given(s).sc },
-k = { age = given(s).sa, count = given(s).sc }, f = { age = given(s).fa, count = given(s).fc },
-}, 100)
+long.beat(s)
+long.lookAhead()
+local rules = long.given(s)
+local success = { age = rules.sa, count = rules.sc }
+q.pruneAll({ s = success, c = success, k = success, f = { age = rules.fa, count = rules.fc } }, 100)
 end
 local want = tonumber(ARGV[6])
 local status, claimed, head = 0, NOTHING, nil
 local hasTimes
-local paused = C('HGET', META, 'paused') == '1'
 local function step()
 if want > 0 and s.token ~= ARGV[3] then
 status = 1
 claimed = general().entriesAfter(s, tonumber(ARGV[3]))
 want = 0
 elseif want > 0 then
-hasTimes = C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0
+hasTimes = (hasMore or q) and C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0
 if hasTimes then
 guard()
 general()
 q.promoteDue(200)
 q.passDeadlines(200)
 end
-look()
-if C('EXISTS', S .. 'lost') == 1 then
+if C('ZRANGEBYSCORE', S .. 'sess', '-inf', now, 'LIMIT', 0, 1)[1] then
 general()
-drainLost(200, nil, Q)
+long.look()
+end
+if (hasMore or q) and C('EXISTS', S .. 'lost') == 1 then
+general()
+long.drainLost(200, nil, Q)
 end
 if s.over ~= '' then return gone() end
 if q then q.spread() end
@@ -2426,13 +2442,13 @@ local result = claim(want)
 claimed, head = result.claimed, result.head
 guard()
 if result.short then C('HSET', Q .. 'idle', id, s.k) else C('HDEL', Q .. 'idle', id) end
-if result.exhausted then call(id) end
+if result.exhausted then long.call(id) end
 return nil
 end
 if not paused then
 local result = claim(0)
 head = result.head
-if result.exhausted then call(id) end
+if result.exhausted then long.call(id) end
 end
 return nil
 end
@@ -2440,6 +2456,7 @@ local over = step()
 if over then return over end
 conclude()
 local nextIn = -1
+if not hasMore and not q then hasTimes = false end
 if q or hasTimes == nil then hasTimes = C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0 end
 if hasTimes then
 general()
@@ -2454,5 +2471,5 @@ return {
 status, s.token, now, claimed, stale, staleReports, s.notes, C('HLEN', own) - BOOK,
 string.format('%.17g', nextIn), head or -1, paused and 1 or 0,
 }`,
-  },
-} as const
+  ],
+}

@@ -24,9 +24,10 @@ import {
   type WatchOptions,
   type WatchOutcome,
 } from '@neotask/core'
-import type { Argument, Connection, Reply, ScriptName } from './connection.js'
+import type { Argument, Connection, Reply } from './connection.js'
 import { escapeText, tagged } from './definition.js'
 import { batchesOf, EnqueueRequest } from './enqueue.js'
+import type { ScriptName } from './lua-scripts.js'
 import { pack, unpackMap, type Packable } from './msgpack.js'
 import type { RedisNotices } from './redis-notices.js'
 import { bytesOf, listOf, numberOf, numbersOf, textOf } from './reply.js'

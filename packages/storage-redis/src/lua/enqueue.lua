@@ -1,105 +1,116 @@
---! prelude records sessions queue
+--! prelude
 -- Accepts tasks. A unit is accepted or refused whole, and a bad one never harms its neighbours.
 --
 -- KEYS  1 shard, 2 queue
--- ARGV  2 most waiting tasks or '', 3 packed unit sizes or '' when every unit is one task, 4 whose call it is,
---       then for each task: id, packed options or '', definition without the time of its creation
+-- ARGV  2 most waiting tasks or '', 3 whose call it is, 4 the kinds, with a space behind each, when every task is plain and a
+--       unit of its own, else '', 5 '1' when besides every id is a generated one and stands once, else packed sizes of units
+--       or '' when there are none of several; then for each task: id, definition without the time of its creation and,
+--       unless all are plain, packed options or ''
 -- reply the priority that was published as a new head, or -1; list of the outcomes that are not `accepted`: index, then
 --       'r' repeated, 'd' known, 'f<waiting>' no room, 'p<id>' a parent that is unknown, 'b' refused by the caller, 'i<id>' in another task
--- cost  O(n log N); 6 commands for a batch of plain tasks. May be refused for memory, whole.
+-- cost  O(n log N); 8 commands for a batch of plain tasks. May be refused for memory, whole.
 local Q = KEYS[2]
 local DEFS, READY, META = Q .. 'defs', Q .. 'ready', Q .. 'meta'
 local most = tonumber(ARGV[2])
-local n = (#ARGV - 4) / 3
+local isPlain = ARGV[4] ~= ''
+local n = (#ARGV - 5) / (isPlain and 2 or 3)
 local time = stamp(now)
-
-local function isPlain()
-  if ARGV[3] ~= '' then return false end
-  for i = 1, n do
-    if ARGV[3 * i + 3] ~= '' then return false end
-  end
-  -- Waiters of known tasks, tombstones and groups are the other way's business.
-  return true
-end
-
-local function noteKinds(kinds)
-  local list = {}
-  for kind in pairs(kinds) do list[#list + 1] = kind end
-  C('SADD', Q .. 'kinds', unpack(list))
-end
 
 local function waiting()
   return C('ZCARD', READY) + C('ZCARD', Q .. 'aside') + C('ZCARD', Q .. 'due') + C('ZCARD', Q .. 'need')
 end
 
+local ids = {}
+
+-- What is said of the i-th task when it is known, `false` when it is new. @returns nil when the long way has to say it
+local function meetPlain(i, known, taken, isChosen)
+  local id, d = ids[i], ARGV[2 * i + 5]
+  local other, tomb = known or taken[id], nil
+  if not other and isChosen and not isGenerated(id) then
+    tomb = C('HGET', Q .. 'tombs', id)
+    if tomb and tonumber(string.match(tomb, '^%d+')) <= now then tomb = nil end
+  end
+  if not other and not tomb then return false end
+  -- A registration of its own would be needed.
+  if other and string.byte(d, 1) % 2 == 1 then return nil end
+  local nonce = string.match(d, '^%S* %S* (%S*)', 7)
+  local was = other and string.match(other, '^%S* %S* (%S*)', 13) or string.match(tomb or '', '^%d+ (.*)$')
+  return nonce ~= '' and nonce == was and 'r' or 'd'
+end
+
 -- The common case: plain tasks, each a unit of its own.
 local function enqueuePlain()
-  local ids, chosen = {}, {}
+  for i = 1, n do ids[i] = ARGV[2 * i + 4] end
+  local known = C('HMGET', DEFS, unpack(ids))
+  local room = most and most - waiting() or n
+  local isChosen = ARGV[5] ~= '1'
+  local defs, scores, out, taken = {}, {}, {}, {}
+  local best, k = 1001, 0
   for i = 1, n do
-    ids[i] = ARGV[3 * i + 2]
-    if not isGenerated(ids[i]) then chosen[#chosen + 1] = i end
-  end
-  local known, buried = C('HMGET', DEFS, unpack(ids)), {}
-  if #chosen > 0 then
-    local names = {}
-    for i = 1, #chosen do names[i] = ids[chosen[i]] end
-    local found = C('HMGET', Q .. 'tombs', unpack(names))
-    for i = 1, #chosen do buried[chosen[i]] = found[i] end
-  end
-  local room = most and most - waiting()
-  local defs, scores, kinds, out, taken = {}, {}, {}, {}, {}
-  local counts, best = {}, 1001
-  for i = 1, n do
-    local id, d = ids[i], ARGV[3 * i + 4]
-    local other = known[i] or taken[id]
-    local tomb = buried[i]
-    if tomb and tonumber(string.match(tomb, '^%d+')) <= now then tomb = nil end
-    if other or tomb then
-      -- A registration of its own would be needed.
-      if other and string.byte(d, 1) % 2 == 1 then return nil end
-      local nonce = string.match(d, '^%S* %S* (%S*)', 7)
-      local was = other and string.match(other, '^%S* %S* (%S*)', 13) or string.match(tomb or '', '^%d+ (.*)$')
+    local how = false
+    if isChosen or known[i] then
+      how = meetPlain(i, known[i], taken, isChosen)
+      if how == nil then return nil end
+    end
+    if not how and k >= room then how = 'f' .. int(most - room + k) end
+    if how then
       out[#out + 1] = i - 1
-      out[#out + 1] = nonce ~= '' and nonce == was and 'r' or 'd'
-    elseif room and #scores / 2 >= room then
-      out[#out + 1] = i - 1
-      out[#out + 1] = 'f' .. int(most - room + #scores / 2)
+      out[#out + 1] = how
     else
-      d = time .. d
-      taken[id] = d
-      local k = #scores
-      defs[k + 1], defs[k + 2] = id, d
-      local priority = priorityOf(d)
-      scores[k + 1], scores[k + 2] = priority, id
+      local raw = ARGV[2 * i + 5]
+      local d = time .. raw
+      k = k + 1
+      if isChosen then taken[ids[i]] = d end
+      defs[2 * k - 1], defs[2 * k] = ids[i], d
+      local high, low = string.byte(raw, 2, 3)
+      local priority = high * 128 + low
+      scores[2 * k - 1], scores[2 * k] = priority, ids[i]
       if priority < best then best = priority end
-      local kind = kindOf(d)
-      counts[kind] = (counts[kind] or 0) + 1
     end
   end
-  local fresh = #scores / 2
-  if fresh == 0 then return { -1, out } end
+  if k == 0 then return { -1, out } end
   local head = C('ZRANGE', READY, 0, 0, 'WITHSCORES')
-  local base = C('HINCRBY', META, 'seq', fresh) - fresh
-  for i = 1, fresh do scores[2 * i - 1] = scores[2 * i - 1] * BAND + base + i end
+  local base = C('HINCRBY', META, 'seq', k) - k
+  for i = 1, k do scores[2 * i - 1] = scores[2 * i - 1] * BAND + base + i end
   C('HSET', DEFS, unpack(defs))
   C('ZADD', READY, unpack(scores))
-  C('HINCRBY', Q .. 'hist', int(now - now % 60000) .. 'e', fresh)
-  noteKinds(counts)
+  C('HINCRBY', Q .. 'hist', int(now - now % 60000) .. 'e', k)
+  local kinds = {}
+  for kind in string.gmatch(ARGV[4], '(%S*) ') do kinds[#kinds + 1] = kind end
+  C('SADD', Q .. 'kinds', unpack(kinds))
   local isMoreUrgent = not head[2] or best < math.floor(head[2] / BAND)
-  if (isMoreUrgent or C('EXISTS', Q .. 'idle') == 1) and C('HGET', META, 'paused') ~= '1' then
-    local q = queue(Q)
-    q.origin = ARGV[4]
-    q.announce(counts, fresh, isMoreUrgent and best or nil)
-  else
-    isMoreUrgent = false
+  local isIdle = C('EXISTS', Q .. 'idle') == 1
+  if not (isMoreUrgent or isIdle) or C('HGET', META, 'paused') == '1' then return { -1, out } end
+  dirty = true
+  --! idle
+  if isIdle then
+    for _, kind in ipairs(kinds) do wakeIdle(Q, k, kind) end
   end
+  if isMoreUrgent then publishHead(Q, best, ARGV[3]) end
   return { isMoreUrgent and best or -1, out }
+end
+
+if isPlain then
+  local reply = enqueuePlain()
+  if reply then return reply end
 end
 
 -- ------------------------------------------------------------------------------------------------------ the other way
 
+--! records idle sessions queue
 local q
-local limitOfRoom
+local STEP = isPlain and 2 or 3
+local function idOf(i)
+  return ARGV[STEP * (i - 1) + 6]
+end
+local function definitionOf(i)
+  return ARGV[STEP * (i - 1) + 7]
+end
+local function optionsOf(i)
+  local packed = not isPlain and ARGV[STEP * (i - 1) + 8] or ''
+  return packed ~= '' and cmsgpack.unpack(packed) or {}
+end
+
 local function nonceOf(d, from)
   return string.match(d, '^%S* %S* (%S*)', from)
 end
@@ -199,41 +210,38 @@ local function checkUnit(unit)
   return nil
 end
 
-local function enqueueAll()
-  q = queue(Q)
-  q.origin = ARGV[4]
-  q.waiting, q.added, q.newKinds = most and waiting() or 0, 0, {}
-  local ids, options = {}, {}
-  for i = 1, n do
-    ids[#ids + 1] = ARGV[3 * i + 2]
-    options[i] = ARGV[3 * i + 3] ~= '' and cmsgpack.unpack(ARGV[3 * i + 3]) or {}
-    for _, id in ipairs(options[i].a or {}) do ids[#ids + 1] = id end
-  end
-  q.load(ids)
-  local sizes = ARGV[3] ~= '' and cmsgpack.unpack(ARGV[3]) or nil
-  local out, i, u = {}, 1, 1
-  while i <= n do
-    local size = sizes and sizes[u] or 0
-    local unit = {}
-    for j = i, i + math.max(1, size) - 1 do unit[#unit + 1] = { ARGV[3 * j + 2], ARGV[3 * j + 4], options[j] } end
-    local why = size > 0 and checkUnit(unit)
-    for j = 1, #unit do
-      local one = unit[j]
-      local outcome = why or enqueueOne(one[1], one[2], one[3], size == 0 and most or nil, size == 0)
-      if outcome then
-        out[#out + 1] = i + j - 2
-        out[#out + 1] = outcome
-      end
-    end
-    i = i + #unit
-    u = u + 1
-  end
-  q.flush(true)
-  if next(q.newKinds) then noteKinds(q.newKinds) end
-  for key, id in pairs(q.windowed or {}) do C('HSET', Q .. 'windows', key, id) end
-  q.conclude()
-  return { q.head or -1, out }
+q = queue(Q)
+q.origin = ARGV[3]
+q.waiting, q.added, q.newKinds = most and waiting() or 0, 0, {}
+local named, options = {}, {}
+for i = 1, n do
+  named[#named + 1] = idOf(i)
+  options[i] = optionsOf(i)
+  for _, id in ipairs(options[i].a or {}) do named[#named + 1] = id end
 end
-
-local out = isPlain() and enqueuePlain()
-return out or enqueueAll()
+q.load(named)
+local sizes = not isPlain and ARGV[5] ~= '' and cmsgpack.unpack(ARGV[5]) or nil
+local out, i, u = {}, 1, 1
+while i <= n do
+  local size = sizes and sizes[u] or 0
+  local unit = {}
+  for j = i, i + math.max(1, size) - 1 do unit[#unit + 1] = { idOf(j), definitionOf(j), options[j] } end
+  local why = size > 0 and checkUnit(unit)
+  for j = 1, #unit do
+    local one = unit[j]
+    local outcome = why or enqueueOne(one[1], one[2], one[3], size == 0 and most or nil, size == 0)
+    if outcome then
+      out[#out + 1] = i + j - 2
+      out[#out + 1] = outcome
+    end
+  end
+  i = i + #unit
+  u = u + 1
+end
+q.flush(true)
+local kinds = {}
+for kind in pairs(q.newKinds) do kinds[#kinds + 1] = kind end
+if #kinds > 0 then C('SADD', Q .. 'kinds', unpack(kinds)) end
+for key, id in pairs(q.windowed or {}) do C('HSET', Q .. 'windows', key, id) end
+q.conclude()
+return { q.head or -1, out }

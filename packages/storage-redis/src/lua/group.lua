@@ -1,4 +1,4 @@
---! prelude records sessions queue
+--! prelude records idle sessions queue
 -- Sets the flags of a group.
 --
 -- KEYS  1 shard, 2 queue

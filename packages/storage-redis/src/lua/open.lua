@@ -1,4 +1,4 @@
---! prelude records sessions
+--! prelude records idle sessions
 -- Creates a session; of one that lives it is a beat.
 --
 -- KEYS  1 shard, 2 queue

@@ -1,4 +1,4 @@
---! prelude records sessions queue
+--! prelude records idle sessions queue
 -- Stops or allows claims from a queue.
 --
 -- KEYS  1 shard, 2 queue

@@ -1,9 +1,6 @@
--- The end of a step: what it caused is spread within its bounds, and whoever has something to do now is woken. `idle` holds
--- the sessions whose last claim came back short, with their kinds.
+-- The end of a step: what it caused is spread within its bounds, and whoever has something to do now is woken.
 local RELEASE_LIMIT = 100
 local SWEEP_LIMIT = 200
--- Sessions that one step wakes for a kind.
-local WAKE_LIMIT = 16
 -- Records that one end may remove: two, so that retention catches up with any rate.
 local PRUNE_PER_END = 2
 
@@ -33,25 +30,8 @@ function q.spread()
   q.released = q.released + q.release(RELEASE_LIMIT - q.released)
 end
 
-local idle
--- Wakes idle sessions, those that serve the kind when one is named; they are idle no more.
 local function wake(limit, kind)
-  if not idle then
-    idle = {}
-    local some = C('HRANDFIELD', IDLE, 64, 'WITHVALUES')
-    for i = 1, #some, 2 do idle[#idle + 1] = { some[i], some[i + 1] } end
-  end
-  local left = math.min(limit, WAKE_LIMIT)
-  for _, one in ipairs(idle) do
-    if left == 0 then return end
-    if one[1] and (not kind or string.find(one[2], ' ' .. kind .. ' ', 1, true)) then
-      guard()
-      C('HDEL', IDLE, one[1])
-      call(one[1])
-      one[1] = false
-      left = left - 1
-    end
-  end
+  wakeIdle(Q, limit, kind)
 end
 
 -- The end of a step that has used up its bounds already.
@@ -70,7 +50,8 @@ function q.wake()
       for kind in pairs(kinds) do wake(ready, kind) end
       local priority = math.floor(head[2] / BAND)
       if priority < (q.headBefore or math.huge) then
-        q.publishHead(priority)
+        q.head = priority
+        publishHead(Q, priority, q.origin)
       end
     end
   end
@@ -85,17 +66,6 @@ function q.conclude()
   q.wake()
 end
 
--- Whose call it is hears of it by the reply already, and tells so by the name that it has given.
-function q.publishHead(priority)
-  q.head = priority
-  publish('head:' .. q.name(), int(priority) .. (q.origin and ' ' .. q.origin or ''))
-end
-
--- `tenant/queue`, as channels name it.
-function q.name()
-  return (string.gsub(string.sub(Q, #S + 1, -2), '%%(%x%x)', function(hex) return string.char(tonumber(hex, 16)) end))
-end
-
 -- Stops or allows claims, and tells every session.
 function q.pause(paused)
   if q.isPaused() == paused then return end
@@ -106,10 +76,4 @@ function q.pause(paused)
     local s = session(id)
     if s and s.over == '' then call(id) end
   end
-end
-
--- The same for plain tasks that were written by another way. @param head a priority that is more urgent than before
-function q.announce(counts, fresh, head)
-  for kind in pairs(counts) do wake(fresh, kind) end
-  if head then q.publishHead(head) end
 end

@@ -1,4 +1,4 @@
---! prelude records sessions queue view
+--! prelude records idle sessions queue view
 -- Registers a waiter, and says what is final already.
 --
 -- KEYS  1 shard, 2 queue

@@ -1,4 +1,4 @@
---! prelude records sessions queue drain
+--! prelude
 -- The one call of a running node; its parts are carried out in the order of their listing.
 --
 -- KEYS  1 shard
@@ -14,17 +14,32 @@ local at = 12
 local stale, staleReports = {}, {}
 local NOTHING = {}
 
-local s = session(id)
-if not s then
+local own = S .. 'own:' .. id
+local fields, ids = { ' q', ' k', ' w', ' #', ' !', ' o' }, {}
+for i = 1, settlements do
+  ids[i] = ARGV[12 + 2 * marks + 3 * reports + 3 * i - 2]
+  fields[6 + i] = ids[i]
+end
+local found = C('HMGET', own, unpack(fields))
+if not found[1] then
   for i = 1, settlements do stale[i] = i - 1 end
   for i = 1, reports do staleReports[i] = i - 1 end
   return { 2, '0', now, NOTHING, stale, staleReports, '', 0, -1, -1, 0 }
 end
-local Q, own = s.q, s.own
+local s = { id = id, own = own, q = found[1], k = found[2], w = found[3], token = found[4], notes = found[5], over = found[6] }
+local Q = s.q
 local DEFS, READY, RARE, RES, META = Q .. 'defs', Q .. 'ready', Q .. 'rare', Q .. 'res', Q .. 'meta'
-local q
+-- Whether there is anything that plain tasks know nothing of: most often one question answers all.
+local hasMore = C('EXISTS', RARE, Q .. 'waits', Q .. 'aside', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep', S .. 'lost') > 0
+
+-- The long way: made when the first thing needs it.
+local q, long
 local function general()
-  q = q or queue(Q)
+  if q then return q end
+  --! records idle sessions queue drain
+  sessions[id] = s
+  q = queue(Q)
+  long = { call = call, given = given, beat = beat, look = look, lookAhead = lookAhead, drainLost = drainLost }
   return q
 end
 
@@ -34,8 +49,8 @@ local function mark()
   local ids = {}
   for i = 1, marks do ids[i] = ARGV[at + 2 * i - 1] end
   local entries = C('HMGET', own, unpack(ids))
-  local rares = C('EXISTS', RARE) == 1 and C('HMGET', RARE, unpack(ids)) or {}
-  local set, seen, count = {}, {}, 0
+  local rares = hasMore and C('HMGET', RARE, unpack(ids)) or NOTHING
+  local set, seen = {}, {}
   for i = 1, marks do
     local e = entries[i]
     if e and not seen[ids[i]] and string.match(e, '^%+?(%d+)') == ARGV[at + 2 * i] then
@@ -90,20 +105,21 @@ end
 -- Plain successes are written here, in one go; what needs more is left to the other way.
 local ended = 0
 local function settle()
-  local ids = {}
-  for i = 1, settlements do ids[i] = ARGV[at + 3 * i - 2] end
-  local entries = C('HMGET', own, unpack(ids))
-  local rares = C('EXISTS', RARE) == 1 and C('HMGET', RARE, unpack(ids)) or {}
-  local waits = C('EXISTS', Q .. 'waits') == 1 and C('HMGET', Q .. 'waits', unpack(ids)) or {}
+  local rares = (hasMore or q) and C('HMGET', RARE, unpack(ids)) or NOTHING
+  local waits = (hasMore or q) and C('EXISTS', Q .. 'waits') == 1 and C('HMGET', Q .. 'waits', unpack(ids)) or NOTHING
+  -- What a mark has changed is read again.
+  local entries, offset = found, 6
+  if marks > 0 then
+    entries, offset = C('HMGET', own, unpack(ids)), 0
+  end
   local out, res, done, rest, seen, told = {}, {}, {}, {}, {}, {}
   local started = 0
   local time = ' ' .. int(now)
   for i = 1, settlements do
-    local e, token, how = entries[i], ARGV[at + 3 * i - 1], ARGV[at + 3 * i]
-    local n = #token
+    local e, token, how = entries[offset + i], ARGV[at + 3 * i - 1], ARGV[at + 3 * i]
     local from = e and string.byte(e) == 43 and 2 or 1
     if e and not rares[i] and not waits[i] and not seen[ids[i]] and string.byte(how) == 115
-      and string.sub(e, from, from + n) == token .. ' ' then
+      and string.find(e, token .. ' ', from, true) == from then
       seen[ids[i]] = true
       if from == 2 then started = started + 1 end
       local ends, watcher
@@ -171,7 +187,7 @@ end
 
 -- Takes the first of ready. @returns nil when that takes a closer look
 local function claimPlain(want, bytes, bound)
-  if C('EXISTS', Q .. 'aside') == 1 or not kindsServed() then return nil end
+  if (hasMore or q) and C('EXISTS', Q .. 'aside') == 1 or not kindsServed() then return nil end
   local list = C('ZRANGE', READY, 0, want, 'WITHSCORES')
   local ids, scores = {}, {}
   for i = 1, #list, 2 do
@@ -179,8 +195,8 @@ local function claimPlain(want, bytes, bound)
     scores[#scores + 1] = list[i + 1]
   end
   if #ids == 0 then return { claimed = NOTHING, short = want > 0 } end
-  local rares = C('EXISTS', RARE) == 1 and C('HMGET', RARE, unpack(ids)) or {}
-  for i = 1, #ids do
+  local rares = (hasMore or q) and C('HMGET', RARE, unpack(ids)) or NOTHING
+  for i = 1, #rares do
     if isSpecial(rares[i]) then return nil end
   end
   local defs = want > 0 and C('HMGET', DEFS, unpack(ids)) or {}
@@ -234,14 +250,17 @@ end
 
 -- ------------------------------------------------------------------------------------------------------- the parts
 
+local meta = C('HMGET', META, 'paused', 'successCount')
+local paused = meta[1] == '1'
+
 local function conclude()
   if q then return q.conclude() end
   -- Retention catches up with plain ends in hundreds.
   if ended == 0 then return end
-  local most = tonumber(C('HGET', META, 'successCount'))
-  if most and C('ZCARD', Q .. 'done:s') >= most + 100 then
-    general().prune('s', q.retention().s, math.min(2 * ended, 400))
-  end
+  local most = tonumber(meta[2])
+  if not most or C('ZCARD', Q .. 'done:s') < most + 100 then return end
+  local oldest = C('ZRANGE', Q .. 'done:s', 0, 0, 'WITHSCORES')[2]
+  if oldest / 2048 + YOUNG <= now then general().prune('s', q.retention().s, math.min(2 * ended, 400)) end
 end
 
 local function gone()
@@ -274,20 +293,19 @@ acknowledge()
 
 -- 5. renewal, with a piece of retention
 if ARGV[5] == '1' then
+  general()
   guard()
-  beat(s)
-  lookAhead()
-  general().pruneAll({
-    s = { age = given(s).sa, count = given(s).sc }, c = { age = given(s).sa, count = given(s).sc },
-    k = { age = given(s).sa, count = given(s).sc }, f = { age = given(s).fa, count = given(s).fc },
-  }, 100)
+  long.beat(s)
+  long.lookAhead()
+  local rules = long.given(s)
+  local success = { age = rules.sa, count = rules.sc }
+  q.pruneAll({ s = success, c = success, k = success, f = { age = rules.fa, count = rules.fc } }, 100)
 end
 
 local want = tonumber(ARGV[6])
 local status, claimed, head = 0, NOTHING, nil
 -- Whether something is due some time, or was left; nil when nobody has looked, or it may have changed since.
 local hasTimes
-local paused = C('HGET', META, 'paused') == '1'
 
 local function step()
   if want > 0 and s.token ~= ARGV[3] then
@@ -295,17 +313,20 @@ local function step()
     claimed = general().entriesAfter(s, tonumber(ARGV[3]))
     want = 0
   elseif want > 0 then
-    hasTimes = C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0
+    hasTimes = (hasMore or q) and C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0
     if hasTimes then
       guard()
       general()
       q.promoteDue(200)
       q.passDeadlines(200)
     end
-    look()
-    if C('EXISTS', S .. 'lost') == 1 then
+    if C('ZRANGEBYSCORE', S .. 'sess', '-inf', now, 'LIMIT', 0, 1)[1] then
       general()
-      drainLost(200, nil, Q)
+      long.look()
+    end
+    if (hasMore or q) and C('EXISTS', S .. 'lost') == 1 then
+      general()
+      long.drainLost(200, nil, Q)
     end
     -- The look may have condemned this very session.
     if s.over ~= '' then return gone() end
@@ -319,13 +340,13 @@ local function step()
     claimed, head = result.claimed, result.head
     guard()
     if result.short then C('HSET', Q .. 'idle', id, s.k) else C('HDEL', Q .. 'idle', id) end
-    if result.exhausted then call(id) end
+    if result.exhausted then long.call(id) end
     return nil
   end
   if not paused then
     local result = claim(0)
     head = result.head
-    if result.exhausted then call(id) end
+    if result.exhausted then long.call(id) end
   end
   return nil
 end
@@ -334,6 +355,7 @@ local over = step()
 if over then return over end
 conclude()
 local nextIn = -1
+if not hasMore and not q then hasTimes = false end
 if q or hasTimes == nil then hasTimes = C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0 end
 if hasTimes then
   general()
