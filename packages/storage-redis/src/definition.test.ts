@@ -17,6 +17,8 @@ test.each<Partial<NewTask>>([
   {},
   { payload: 'héllo 任务 🚀', kind: 'mail', priority: 1000 },
   { payload: Uint8Array.from({ length: 256 }, (_, byte) => byte) },
+  { codec: 'text' },
+  { payload: Uint8Array.of(32), kind: 'two words' },
   { kind: 'two words', codec: '%41 b', nonce: 'a b', watcher: 'who is it' },
   { options: '', payload: ' ' },
   { options: '{"tags":["任务 "," "]}', payload: 'text', nonce: 'n', watcher: 'w' },

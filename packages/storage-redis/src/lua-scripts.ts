@@ -41,11 +41,31 @@ end
 local function priorityOf(d)
 return string.byte(d, 8) * 128 + string.byte(d, 9)
 end
+local function isShort(d)
+return string.byte(d, 7) % 8 >= 4
+end
 local function kindOf(d)
-return string.match(d, '^%S*', 13)
+return string.match(d, '^%S*', isShort(d) and 10 or 13)
+end
+local function headerOf(d)
+if isShort(d) then
+local kind, from = string.match(d, '^(%S*) ()', 10)
+return kind, '', '', 'json', '', from
+end
+return string.match(d, '^(%S*) (%S*) (%S*) (%S*) (%S*) ()', 13)
+end
+local function watcherOf(d)
+local _, watcher = headerOf(d)
+return watcher
+end
+local function nonceOf(d)
+local _, _, nonce = headerOf(d)
+return nonce
 end
 local function sizeOf(d)
-return #d - (string.byte(d, 10) * 128 + string.byte(d, 11)) * 128 - string.byte(d, 12)
+if isShort(d) then return #d - string.find(d, ' ', 10, true) end
+local a, b, c = string.byte(d, 10, 12)
+return #d - (a * 128 + b) * 128 - c
 end
 local function isGenerated(id)
 return #id == 16 and string.byte(id, 10) == 45 and string.find(id, '^%w+%-%w+$') ~= nil
@@ -427,12 +447,12 @@ function q.redefine(t, isBytes, codec, payload, options)
 touch(t)
 t.defChanged = true
 local d = t.d
-local kind, watcher, nonce, oldCodec, size, from = string.match(d, '^(%S*) (%S*) (%S*) (%S*) (%S*) ()', 13)
+local kind, watcher, nonce, oldCodec, size, from = headerOf(d)
 local old = size ~= '' and string.sub(d, from, from + size - 1) or nil
 if options == nil then options = old end
 local head = kind .. ' ' .. watcher .. ' ' .. nonce .. ' ' .. (codec or oldCodec) .. ' ' .. (options and int(#options) or '') .. ' ' .. (options or '')
 local flag = string.byte(d, 7)
-flag = flag - (flag % 4 >= 2 and 2 or 0) + (isBytes and 2 or 0)
+flag = flag - flag % 8 + flag % 2 + (isBytes and 2 or 0)
 local n = 12 + #head
 t.d = string.sub(d, 1, 6) .. string.char(flag) .. string.sub(d, 8, 9)
 .. string.char(math.floor(n / 16384), math.floor(n / 128) % 128, n % 128) .. head .. payload
@@ -491,7 +511,7 @@ end
 function q.tell(t, but)
 local told = {}
 if isWatched(t.d) and createdOf(t.d) + WATCHED > now then
-told[string.match(t.d, '^%S* (%S*)', 13)] = true
+told[watcherOf(t.d)] = true
 end
 local list = waitsOf(t)
 for i = 1, #list, 2 do
@@ -778,7 +798,7 @@ touch(t)
 local p = t.p
 if not isGenerated(t.id) then
 guard()
-C('HSET', TOMBS, t.id, int(now + DAY) .. ' ' .. string.match(t.d, '^%S* %S* (%S*)', 13))
+C('HSET', TOMBS, t.id, int(now + DAY) .. ' ' .. nonceOf(t.d))
 C('ZADD', TOMBTIMES, now + DAY, t.id)
 end
 if not FINAL[p] then q.tell(t) end
@@ -1211,7 +1231,7 @@ t.since = t.r and t.r.s or createdOf(t.d)
 t.p, t.session = 'o', s.id
 t.e = token .. ' ' .. int(now) .. ' ' .. string.format('%.17g', score)
 if isWatched(t.d) then
-t.e = t.e .. ' w' .. int(createdOf(t.d) + WATCHED) .. ' ' .. string.match(t.d, '^%S* (%S*)', 13)
+t.e = t.e .. ' w' .. int(createdOf(t.d) + WATCHED) .. ' ' .. watcherOf(t.d)
 end
 t.v = nil
 claimed[#claimed + 1] = t
@@ -1367,7 +1387,7 @@ local r = rare(t)
 local wasReady = t.p ~= 'd'
 if (r.at or 0) > 0 then r.wo = now end
 r.wn = id
-local _, _, _, codec, size, from = string.match(d, '^(%S*) (%S*) (%S*) (%S*) (%S*) ()', 13)
+local _, _, _, codec, size, from = headerOf(d)
 local options = size ~= '' and string.sub(d, from, from + size - 1) or false
 q.redefine(t, string.byte(d, 7) % 4 >= 2, codec, string.sub(d, from + (tonumber(size) or 0)), options)
 q.setPriority(t, priorityOf(d))
@@ -1386,7 +1406,7 @@ local t = namesake(o)
 if not t then return nil end
 local repeated = t.r.wn == id
 if not repeated and not isWaiting(t) then return nil end
-if isWatched(d) then q.watch(t, string.match(d, '^%S* (%S*)', 13), WATCHED) end
+if isWatched(d) then q.watch(t, watcherOf(d), WATCHED) end
 if not repeated then replace(t, id, d, o) end
 return t.id
 end
@@ -1519,16 +1539,16 @@ return C('ZCARD', READY) + C('ZCARD', Q .. 'aside') + C('ZCARD', Q .. 'due') + C
 end
 local ids = {}
 local function meetPlain(i, known, taken, isChosen)
-local id, d = ids[i], ARGV[2 * i + 5]
+local id, d = ids[i], time .. ARGV[2 * i + 5]
 local other, tomb = known or taken[id], nil
 if not other and isChosen and not isGenerated(id) then
 tomb = C('HGET', Q .. 'tombs', id)
 if tomb and tonumber(string.match(tomb, '^%d+')) <= now then tomb = nil end
 end
 if not other and not tomb then return false end
-if other and string.byte(d, 1) % 2 == 1 then return nil end
-local nonce = string.match(d, '^%S* %S* (%S*)', 7)
-local was = other and string.match(other, '^%S* %S* (%S*)', 13) or string.match(tomb or '', '^%d+ (.*)$')
+if other and isWatched(d) then return nil end
+local nonce = nonceOf(d)
+local was = other and nonceOf(other) or string.match(tomb or '', '^%d+ (.*)$')
 return nonce ~= '' and nonce == was and 'r' or 'd'
 end
 local function enqueuePlain()
@@ -1592,14 +1612,11 @@ local function idOf(i)
 return ARGV[STEP * (i - 1) + 6]
 end
 local function definitionOf(i)
-return ARGV[STEP * (i - 1) + 7]
+return time .. ARGV[STEP * (i - 1) + 7]
 end
 local function optionsOf(i)
 local packed = not isPlain and ARGV[STEP * (i - 1) + 8] or ''
 return packed ~= '' and cmsgpack.unpack(packed) or {}
-end
-local function nonceOf(d, from)
-return string.match(d, '^%S* %S* (%S*)', from)
 end
 local function tombOf(id)
 if isGenerated(id) then return nil end
@@ -1622,7 +1639,7 @@ local function waitingNow()
 return q.waiting + q.added
 end
 local function accept(id, d, o)
-local t = q.create(id, time .. d)
+local t = q.create(id, d)
 q.count('e', 1)
 q.newKinds[kindOf(t.d)] = true
 q.added = q.added + 1
@@ -1652,18 +1669,18 @@ end
 local function enqueueOne(id, d, o, limit, isAlone)
 local t = q.tasks[id]
 if t and t.p then
-if string.byte(d, 1) % 2 == 1 then q.watch(t, string.match(d, '^%S* (%S*)', 7), WATCHED) end
-local nonce = nonceOf(d, 7)
-return nonce ~= '' and nonce == nonceOf(t.d, 13) and 'r' or 'd'
+if isWatched(d) then q.watch(t, watcherOf(d), WATCHED) end
+local nonce = nonceOf(d)
+return nonce ~= '' and nonce == nonceOf(t.d) and 'r' or 'd'
 end
 local buried = tombOf(id)
 if buried then
-local nonce = nonceOf(d, 7)
+local nonce = nonceOf(d)
 return nonce ~= '' and nonce == buried and 'r' or 'd'
 end
 local why = isAlone and check(o)
 if why then return why end
-local into = q.absorb(id, time .. d, o)
+local into = q.absorb(id, d, o)
 if into then return 'i' .. into end
 if limit and waitingNow() + 1 > limit then return 'f' .. int(waitingNow()) end
 accept(id, d, o)
@@ -2337,7 +2354,7 @@ for i = n + 1, #ids do ids[i], defs[i], scores[i] = nil, nil, nil end
 for i = 1, n do
 local d, e = defs[i], before .. scores[i]
 if isWatched(d) then
-e = e .. ' w' .. int(createdOf(d) + WATCHED) .. ' ' .. string.match(d, '^%S* (%S*)', 13)
+e = e .. ' w' .. int(createdOf(d) + WATCHED) .. ' ' .. watcherOf(d)
 end
 entries[2 * i + 1], entries[2 * i + 2] = ids[i], e
 if rares[i] then

@@ -83,7 +83,7 @@ function q.claim(s, want, bytes, bound)
         t.p, t.session = 'o', s.id
         t.e = token .. ' ' .. int(now) .. ' ' .. string.format('%.17g', score)
         if isWatched(t.d) then
-          t.e = t.e .. ' w' .. int(createdOf(t.d) + WATCHED) .. ' ' .. string.match(t.d, '^%S* (%S*)', 13)
+          t.e = t.e .. ' w' .. int(createdOf(t.d) + WATCHED) .. ' ' .. watcherOf(t.d)
         end
         t.v = nil
         claimed[#claimed + 1] = t

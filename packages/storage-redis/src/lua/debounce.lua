@@ -35,7 +35,7 @@ local function replace(t, id, d, o)
   -- After an attempt the window that it closed is no more: this is a new one.
   if (r.at or 0) > 0 then r.wo = now end
   r.wn = id
-  local _, _, _, codec, size, from = string.match(d, '^(%S*) (%S*) (%S*) (%S*) (%S*) ()', 13)
+  local _, _, _, codec, size, from = headerOf(d)
   local options = size ~= '' and string.sub(d, from, from + size - 1) or false
   q.redefine(t, string.byte(d, 7) % 4 >= 2, codec, string.sub(d, from + (tonumber(size) or 0)), options)
   q.setPriority(t, priorityOf(d))
@@ -57,7 +57,7 @@ function q.absorb(id, d, o)
   if not t then return nil end
   local repeated = t.r.wn == id
   if not repeated and not isWaiting(t) then return nil end
-  if isWatched(d) then q.watch(t, string.match(d, '^%S* (%S*)', 13), WATCHED) end
+  if isWatched(d) then q.watch(t, watcherOf(d), WATCHED) end
   if not repeated then replace(t, id, d, o) end
   return t.id
 end

@@ -117,7 +117,7 @@ function q.forget(t)
   local p = t.p
   if not isGenerated(t.id) then
     guard()
-    C('HSET', TOMBS, t.id, int(now + DAY) .. ' ' .. string.match(t.d, '^%S* %S* (%S*)', 13))
+    C('HSET', TOMBS, t.id, int(now + DAY) .. ' ' .. nonceOf(t.d))
     C('ZADD', TOMBTIMES, now + DAY, t.id)
   end
   if not FINAL[p] then q.tell(t) end

@@ -24,7 +24,7 @@ local ids = {}
 
 -- What is said of the i-th task when it is known, `false` when it is new. @returns nil when the long way has to say it
 local function meetPlain(i, known, taken, isChosen)
-  local id, d = ids[i], ARGV[2 * i + 5]
+  local id, d = ids[i], time .. ARGV[2 * i + 5]
   local other, tomb = known or taken[id], nil
   if not other and isChosen and not isGenerated(id) then
     tomb = C('HGET', Q .. 'tombs', id)
@@ -32,9 +32,9 @@ local function meetPlain(i, known, taken, isChosen)
   end
   if not other and not tomb then return false end
   -- A registration of its own would be needed.
-  if other and string.byte(d, 1) % 2 == 1 then return nil end
-  local nonce = string.match(d, '^%S* %S* (%S*)', 7)
-  local was = other and string.match(other, '^%S* %S* (%S*)', 13) or string.match(tomb or '', '^%d+ (.*)$')
+  if other and isWatched(d) then return nil end
+  local nonce = nonceOf(d)
+  local was = other and nonceOf(other) or string.match(tomb or '', '^%d+ (.*)$')
   return nonce ~= '' and nonce == was and 'r' or 'd'
 end
 
@@ -104,15 +104,11 @@ local function idOf(i)
   return ARGV[STEP * (i - 1) + 6]
 end
 local function definitionOf(i)
-  return ARGV[STEP * (i - 1) + 7]
+  return time .. ARGV[STEP * (i - 1) + 7]
 end
 local function optionsOf(i)
   local packed = not isPlain and ARGV[STEP * (i - 1) + 8] or ''
   return packed ~= '' and cmsgpack.unpack(packed) or {}
-end
-
-local function nonceOf(d, from)
-  return string.match(d, '^%S* %S* (%S*)', from)
 end
 
 local function tombOf(id)
@@ -141,7 +137,7 @@ local function waitingNow()
 end
 
 local function accept(id, d, o)
-  local t = q.create(id, time .. d)
+  local t = q.create(id, d)
   q.count('e', 1)
   q.newKinds[kindOf(t.d)] = true
   q.added = q.added + 1
@@ -173,18 +169,18 @@ end
 local function enqueueOne(id, d, o, limit, isAlone)
   local t = q.tasks[id]
   if t and t.p then
-    if string.byte(d, 1) % 2 == 1 then q.watch(t, string.match(d, '^%S* (%S*)', 7), WATCHED) end
-    local nonce = nonceOf(d, 7)
-    return nonce ~= '' and nonce == nonceOf(t.d, 13) and 'r' or 'd'
+    if isWatched(d) then q.watch(t, watcherOf(d), WATCHED) end
+    local nonce = nonceOf(d)
+    return nonce ~= '' and nonce == nonceOf(t.d) and 'r' or 'd'
   end
   local buried = tombOf(id)
   if buried then
-    local nonce = nonceOf(d, 7)
+    local nonce = nonceOf(d)
     return nonce ~= '' and nonce == buried and 'r' or 'd'
   end
   local why = isAlone and check(o)
   if why then return why end
-  local into = q.absorb(id, time .. d, o)
+  local into = q.absorb(id, d, o)
   if into then return 'i' .. into end
   if limit and waitingNow() + 1 > limit then return 'f' .. int(waitingNow()) end
   accept(id, d, o)

@@ -36,7 +36,8 @@ local function guard()
   C('HDEL', S .. 'meta', ' ')
 end
 
--- Of the packed definition of a task: its creation, whether a watcher came with it, priority, kind and payload size.
+-- Of the packed definition of a task, see definition.ts: its creation, whether a watcher came with it, priority, kind, the
+-- other texts of its header, and the size of its payload.
 local function createdOf(d)
   local a, b, c, e, f, g = string.byte(d, 1, 6)
   return ((((a * 256 + b) * 256 + c) * 256 + e) * 256 + f) * 256 + g
@@ -55,11 +56,32 @@ end
 local function priorityOf(d)
   return string.byte(d, 8) * 128 + string.byte(d, 9)
 end
+local function isShort(d)
+  return string.byte(d, 7) % 8 >= 4
+end
 local function kindOf(d)
-  return string.match(d, '^%S*', 13)
+  return string.match(d, '^%S*', isShort(d) and 10 or 13)
+end
+-- @returns kind, watcher, nonce, codec, size of the options or '', where they begin
+local function headerOf(d)
+  if isShort(d) then
+    local kind, from = string.match(d, '^(%S*) ()', 10)
+    return kind, '', '', 'json', '', from
+  end
+  return string.match(d, '^(%S*) (%S*) (%S*) (%S*) (%S*) ()', 13)
+end
+local function watcherOf(d)
+  local _, watcher = headerOf(d)
+  return watcher
+end
+local function nonceOf(d)
+  local _, _, nonce = headerOf(d)
+  return nonce
 end
 local function sizeOf(d)
-  return #d - (string.byte(d, 10) * 128 + string.byte(d, 11)) * 128 - string.byte(d, 12)
+  if isShort(d) then return #d - string.find(d, ' ', 10, true) end
+  local a, b, c = string.byte(d, 10, 12)
+  return #d - (a * 128 + b) * 128 - c
 end
 
 -- Whether an id has the form that the library generates: such ids leave no tombstone.

@@ -272,12 +272,12 @@ function q.redefine(t, isBytes, codec, payload, options)
   touch(t)
   t.defChanged = true
   local d = t.d
-  local kind, watcher, nonce, oldCodec, size, from = string.match(d, '^(%S*) (%S*) (%S*) (%S*) (%S*) ()', 13)
+  local kind, watcher, nonce, oldCodec, size, from = headerOf(d)
   local old = size ~= '' and string.sub(d, from, from + size - 1) or nil
   if options == nil then options = old end
   local head = kind .. ' ' .. watcher .. ' ' .. nonce .. ' ' .. (codec or oldCodec) .. ' ' .. (options and int(#options) or '') .. ' ' .. (options or '')
   local flag = string.byte(d, 7)
-  flag = flag - (flag % 4 >= 2 and 2 or 0) + (isBytes and 2 or 0)
+  flag = flag - flag % 8 + flag % 2 + (isBytes and 2 or 0)
   local n = 12 + #head
   t.d = string.sub(d, 1, 6) .. string.char(flag) .. string.sub(d, 8, 9)
     .. string.char(math.floor(n / 16384), math.floor(n / 128) % 128, n % 128) .. head .. payload
@@ -350,7 +350,7 @@ end
 function q.tell(t, but)
   local told = {}
   if isWatched(t.d) and createdOf(t.d) + WATCHED > now then
-    told[string.match(t.d, '^%S* (%S*)', 13)] = true
+    told[watcherOf(t.d)] = true
   end
   local list = waitsOf(t)
   for i = 1, #list, 2 do

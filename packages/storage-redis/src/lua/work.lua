@@ -219,7 +219,7 @@ local function claimPlain(want, bytes, bound)
   for i = 1, n do
     local d, e = defs[i], before .. scores[i]
     if isWatched(d) then
-      e = e .. ' w' .. int(createdOf(d) + WATCHED) .. ' ' .. string.match(d, '^%S* (%S*)', 13)
+      e = e .. ' w' .. int(createdOf(d) + WATCHED) .. ' ' .. watcherOf(d)
     end
     entries[2 * i + 1], entries[2 * i + 2] = ids[i], e
     if rares[i] then
