@@ -1,5 +1,5 @@
-/** The conformance suite on a cluster of three masters, by a client of the caller's own. */
-import { storageSuite } from '@neotask/core/testing'
+/** The conformance suite and a little of the random one on a cluster of three masters, by clients of the caller's own. */
+import { runRandomSuite, storageSuite } from '@neotask/core/testing'
 import { afterAll, beforeAll, test } from 'vitest'
 import { openOnCluster, startCluster, type TestCluster } from './redis-server.test-helper.js'
 
@@ -10,3 +10,7 @@ beforeAll(async () => {
 afterAll(() => cluster.stop())
 
 storageSuite({ test, open: () => openOnCluster(cluster) })
+
+test('two instances on a cluster answer as the model does', async () => {
+  await runRandomSuite(() => openOnCluster(cluster), { runs: 3, commands: 100, seed: 1 })
+})
