@@ -208,12 +208,19 @@ local last = C('ZREVRANGE', S .. 'sess', 0, 0, 'WITHSCORES')
 local s = last[1] and session(last[1])
 if s and tonumber(last[2]) > now + 0.6 * given(s).ttl then suspect(s) end
 end
+local noted = {}
 local function noteTaken(s, id, token, reason)
 local seq, rest = string.match(s.notes, '^(%d+)|(.*)$')
 seq = int(seq + 1)
 s.notes = seq .. '|' .. rest .. seq .. ' ' .. id .. ' ' .. token .. ' ' .. reason .. ' '
-C('HSET', s.own, ' !', s.notes)
+noted[s.id] = s
 call(s.id)
+end
+local function writeNoted()
+for id, s in pairs(noted) do
+C('HSET', s.own, ' !', s.notes)
+noted[id] = nil
+end
 end`,
   queue: `local queues = {}
 local function queue(Q)
@@ -228,7 +235,8 @@ local FINAL = { s = true, f = true, c = true, k = true }
 local T = {}
 local touched = {}
 local places = {}
-local kids, members, grouped, errors, history = {}, {}, {}, {}, {}
+local kids, members, grouped, errors, failures, history = {}, {}, {}, {}, {}, {}
+local later = {}
 local finals = {}
 local kinds = {}
 local asideKinds = {}
@@ -527,11 +535,15 @@ end
 return any
 end
 local function gather(list, command, key, a, b)
-local name = command .. key
-local l = list[name]
+local byKey = list[command]
+if not byKey then
+byKey = {}
+list[command] = byKey
+end
+local l = byKey[key]
 if not l then
 l = { command, key }
-list[name] = l
+byKey[key] = l
 list[#list + 1] = l
 end
 l[#l + 1] = a
@@ -629,6 +641,11 @@ for id, score in pairs(some) do
 if score then gather(into, 'ZADD', Q .. 'kids:' .. parent, score, id) else gather(out, 'ZREM', Q .. 'kids:' .. parent, id) end
 end
 end
+for fingerprint, some in pairs(failures) do
+for id, at in pairs(some) do
+if at then gather(into, 'ZADD', Q .. 'error:' .. fingerprint, at, id) else gather(out, 'ZREM', Q .. 'error:' .. fingerprint, id) end
+end
+end
 local joined = 0
 for group, some in pairs(members) do
 for id, is in pairs(some) do
@@ -689,6 +706,9 @@ T[t.id] = false
 end
 end
 carryOut(into)
+carryOut(later)
+later = {}
+writeNoted()
 for id, by in pairs(marks) do
 if by ~= 0 then C('HINCRBY', S .. 'own:' .. id, ' m', by) end
 end
@@ -700,7 +720,7 @@ if by ~= 0 and tonumber(C('ZINCRBY', ERRORS, by, fingerprint)) <= 0 then C('ZREM
 end
 local minute = int(now - now % 60000)
 for what, by in pairs(history) do C('HINCRBY', Q .. 'hist', minute .. what, by) end
-kids, members, grouped, errors, history = {}, {}, {}, {}, {}
+kids, members, grouped, errors, failures, history = {}, {}, {}, {}, {}, {}
 end
 q.rare = rare
 q.isDoomed = isDoomed
@@ -719,9 +739,7 @@ end
 local function countError(t, by)
 local fingerprint = t.r and (t.r.f or t.r.re) or ''
 errors[fingerprint] = (errors[fingerprint] or 0) + by
-local key = Q .. 'error:' .. fingerprint
-guard()
-if by > 0 then C('ZADD', key, now, t.id) else C('ZREM', key, t.id) end
+put(failures, fingerprint, t.id, by > 0 and now)
 end
 function q.finish(t, p, token, tail, but)
 touch(t)
@@ -732,10 +750,7 @@ count(p, 1)
 q.ended[p] = (q.ended[p] or 0) + 1
 if not t.r then return end
 untie(t)
-if t.r.k then
-guard()
-C('RPUSH', CASC, t.id)
-end
+if t.r.k then gather(later, 'RPUSH', CASC, t.id) end
 if p == 'f' then countError(t, 1) end
 end
 function q.leave(t)
@@ -797,9 +812,8 @@ function q.forget(t)
 touch(t)
 local p = t.p
 if not isGenerated(t.id) then
-guard()
-C('HSET', TOMBS, t.id, int(now + DAY) .. ' ' .. nonceOf(t.d))
-C('ZADD', TOMBTIMES, now + DAY, t.id)
+gather(later, 'HSET', TOMBS, t.id, int(now + DAY) .. ' ' .. nonceOf(t.d))
+gather(later, 'ZADD', TOMBTIMES, now + DAY, t.id)
 end
 if not FINAL[p] then q.tell(t) end
 if #q.waitsOf(t) > 0 then setWaits(t, {}) end
@@ -2226,9 +2240,11 @@ end
 end
 local function report()
 general()
+local names = {}
+for i = 1, reports do names[i] = ARGV[at + 3 * i - 2] end
+q.load(names)
 for i = 1, reports do
 local name, token = ARGV[at + 3 * i - 2], tonumber(ARGV[at + 3 * i - 1])
-q.load({ name })
 local t = q.tasks[name]
 if not t or t.p ~= 'o' or t.session ~= id or q.tokenOf(t) ~= token then
 staleReports[#staleReports + 1] = i - 1

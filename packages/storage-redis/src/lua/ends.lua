@@ -18,9 +18,7 @@ end
 local function countError(t, by)
   local fingerprint = t.r and (t.r.f or t.r.re) or ''
   errors[fingerprint] = (errors[fingerprint] or 0) + by
-  local key = Q .. 'error:' .. fingerprint
-  guard()
-  if by > 0 then C('ZADD', key, now, t.id) else C('ZREM', key, t.id) end
+  put(failures, fingerprint, t.id, by > 0 and now)
 end
 
 -- The only door to a final state, for a task wherever it is.
@@ -37,10 +35,7 @@ function q.finish(t, p, token, tail, but)
   q.ended[p] = (q.ended[p] or 0) + 1
   if not t.r then return end
   untie(t)
-  if t.r.k then
-    guard()
-    C('RPUSH', CASC, t.id)
-  end
+  if t.r.k then gather(later, 'RPUSH', CASC, t.id) end
   if p == 'f' then countError(t, 1) end
 end
 
@@ -116,9 +111,8 @@ function q.forget(t)
   touch(t)
   local p = t.p
   if not isGenerated(t.id) then
-    guard()
-    C('HSET', TOMBS, t.id, int(now + DAY) .. ' ' .. nonceOf(t.d))
-    C('ZADD', TOMBTIMES, now + DAY, t.id)
+    gather(later, 'HSET', TOMBS, t.id, int(now + DAY) .. ' ' .. nonceOf(t.d))
+    gather(later, 'ZADD', TOMBTIMES, now + DAY, t.id)
   end
   if not FINAL[p] then q.tell(t) end
   if #q.waitsOf(t) > 0 then setWaits(t, {}) end

@@ -80,11 +80,18 @@ local function lookAhead()
   if s and tonumber(last[2]) > now + 0.6 * given(s).ttl then suspect(s) end
 end
 
--- Notes that an entry was taken from a living session; it is told until it acknowledges.
+-- Notes that an entry was taken from a living session; it is told until it acknowledges. Written with the rest of the step.
+local noted = {}
 local function noteTaken(s, id, token, reason)
   local seq, rest = string.match(s.notes, '^(%d+)|(.*)$')
   seq = int(seq + 1)
   s.notes = seq .. '|' .. rest .. seq .. ' ' .. id .. ' ' .. token .. ' ' .. reason .. ' '
-  C('HSET', s.own, ' !', s.notes)
+  noted[s.id] = s
   call(s.id)
+end
+local function writeNoted()
+  for id, s in pairs(noted) do
+    C('HSET', s.own, ' !', s.notes)
+    noted[id] = nil
+  end
 end

@@ -16,7 +16,9 @@ local touched = {}
 -- Tasks that get a new place in ready, in their order.
 local places = {}
 -- Changes of what is kept beside the tasks, by key; the last one of a step counts.
-local kids, members, grouped, errors, history = {}, {}, {}, {}, {}
+local kids, members, grouped, errors, failures, history = {}, {}, {}, {}, {}, {}
+-- Commands that go with the next writing.
+local later = {}
 -- Ids to tell of, by watcher.
 local finals = {}
 -- Tasks that became ready, by kind.
@@ -370,11 +372,15 @@ end
 
 -- Gathers commands by key, so that each key is written once.
 local function gather(list, command, key, a, b)
-  local name = command .. key
-  local l = list[name]
+  local byKey = list[command]
+  if not byKey then
+    byKey = {}
+    list[command] = byKey
+  end
+  local l = byKey[key]
   if not l then
     l = { command, key }
-    list[name] = l
+    byKey[key] = l
     list[#list + 1] = l
   end
   l[#l + 1] = a
@@ -479,6 +485,11 @@ function q.flush(mayBeRefused)
       if score then gather(into, 'ZADD', Q .. 'kids:' .. parent, score, id) else gather(out, 'ZREM', Q .. 'kids:' .. parent, id) end
     end
   end
+  for fingerprint, some in pairs(failures) do
+    for id, at in pairs(some) do
+      if at then gather(into, 'ZADD', Q .. 'error:' .. fingerprint, at, id) else gather(out, 'ZREM', Q .. 'error:' .. fingerprint, id) end
+    end
+  end
   local joined = 0
   for group, some in pairs(members) do
     for id, is in pairs(some) do
@@ -540,6 +551,9 @@ function q.flush(mayBeRefused)
     end
   end
   carryOut(into)
+  carryOut(later)
+  later = {}
+  writeNoted()
   for id, by in pairs(marks) do
     if by ~= 0 then C('HINCRBY', S .. 'own:' .. id, ' m', by) end
   end
@@ -551,7 +565,7 @@ function q.flush(mayBeRefused)
   end
   local minute = int(now - now % 60000)
   for what, by in pairs(history) do C('HINCRBY', Q .. 'hist', minute .. what, by) end
-  kids, members, grouped, errors, history = {}, {}, {}, {}, {}
+  kids, members, grouped, errors, failures, history = {}, {}, {}, {}, {}, {}
 end
 q.rare = rare
 q.isDoomed = isDoomed

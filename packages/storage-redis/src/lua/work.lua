@@ -78,9 +78,11 @@ end
 
 local function report()
   general()
+  local names = {}
+  for i = 1, reports do names[i] = ARGV[at + 3 * i - 2] end
+  q.load(names)
   for i = 1, reports do
     local name, token = ARGV[at + 3 * i - 2], tonumber(ARGV[at + 3 * i - 1])
-    q.load({ name })
     local t = q.tasks[name]
     if not t or t.p ~= 'o' or t.session ~= id or q.tokenOf(t) ~= token then
       staleReports[#staleReports + 1] = i - 1
