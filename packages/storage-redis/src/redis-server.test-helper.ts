@@ -139,7 +139,7 @@ async function joinNodes(ports: readonly number[]): Promise<void> {
 }
 
 /** Whose second port, 10 000 further on, is one too. */
-async function freePorts(count: number): Promise<number[]> {
+export async function freePorts(count: number): Promise<number[]> {
   const listeners: Server[] = []
   const ports: number[] = []
   while (ports.length < count) {

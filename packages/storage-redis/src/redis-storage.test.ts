@@ -1,10 +1,18 @@
 /** What the driver promises beyond the contract: options, checks at start, and a server that is full or forgetful. */
-import type { NewTask, SessionOptions, Settlement, Storage, WorkReply, WorkRequest } from '@neotask/core'
+import {
+  openStorage,
+  type NewTask,
+  type SessionOptions,
+  type Settlement,
+  type Storage,
+  type WorkReply,
+  type WorkRequest,
+} from '@neotask/core'
 import { Redis } from 'ioredis'
 import { randomBytes } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { redisStorage } from './index.js'
-import { startServer, type TestServer } from './redis-server.test-helper.js'
+import { freePorts, startServer, type TestServer } from './redis-server.test-helper.js'
 
 const REF = { tenant: 'acme', queue: 'mail' }
 const RULE = { age: 1e9, count: 1e6 }
@@ -126,6 +134,15 @@ describe('at start', () => {
     const storage = redisStorage(server.url)
     await expect(storage.queue.counts(REF)).rejects.toThrow('call open() first')
   })
+})
+
+test('a URL opens the storage', async () => {
+  const [port] = await freePorts(1)
+  const listening = await startServer(['--port', String(port)])
+  const storage = await openStorage(`redis://127.0.0.1:${port}`)
+  expect(await storage.queue.enqueue(REF, [task('a')])).toEqual(['accepted'])
+  await storage.close()
+  await listening.stop()
 })
 
 test('namespaces on one server know nothing of each other', async () => {
