@@ -1,6 +1,7 @@
 /** What the driver promises beyond the contract: options, checks at start, and a server that is full or forgetful. */
 import {
   openStorage,
+  systemClock,
   type NewTask,
   type SessionOptions,
   type Settlement,
@@ -219,4 +220,44 @@ test('when memory is full submits are refused, and everything else goes on', asy
   expect(await storage.queue.counts(REF)).toMatchObject(counts)
   expect(await storage.queue.get(REF, ['more'])).toEqual([undefined])
   expect(await storage.queue.enqueue(REF, [task('more')])).toEqual(['accepted'])
+})
+
+test('a clock that is put back makes nobody lost at once', async () => {
+  let now = Date.now()
+  const clock = { ...systemClock, now: () => now }
+  const storage = await open({ clock })
+  await storage.session.open('session', OPTIONS)
+  await storage.queue.enqueue(REF, [task('a')])
+  await storage.session.work({ ...call, want: 1 })
+  now -= 3_600_000
+  expect(await storage.upkeep.reclaim(10)).toMatchObject({ suspected: ['session'], condemned: [] })
+  await storage.session.work({ ...call, ack: 1, renew: true })
+  expect(await storage.upkeep.reclaim(10)).toMatchObject({ suspected: [], condemned: [] })
+  // A suspect whose suspicion lies ahead is condemned by the new time, not an hour later.
+  now += 15_000
+  await storage.upkeep.reclaim(10)
+  now += 10_000
+  expect(await storage.upkeep.reclaim(10)).toMatchObject({ condemned: ['session'] })
+})
+
+test('ends alone keep the records of plain tasks within their retention', async () => {
+  let now = Date.now()
+  const storage = await open({ clock: { ...systemClock, now: () => now } })
+  const rule = { age: 1e9, count: 50 }
+  await storage.session.open('session', { ...OPTIONS, retention: { success: rule, failed: rule } })
+  let ack = 0
+  for (let round = 0; round < 20; round++) {
+    const names = Array.from({ length: 50 }, (_, index) => `t${round}.${index}`)
+    await storage.queue.enqueue(
+      REF,
+      names.map((id) => task(id)),
+    )
+    const { claimed, token } = await storage.session.work({ ...call, ack, want: 50 })
+    ack = token
+    now += 11_000
+    await storage.session.work({ ...call, ack, settlements: claimed.map(success) })
+  }
+  const { success: kept } = await storage.queue.counts(REF)
+  expect(kept).toBeGreaterThanOrEqual(50)
+  expect(kept).toBeLessThan(250)
 })
