@@ -1156,7 +1156,7 @@ publishHead(Q, priority, q.origin)
 end
 end
 end
-for kind in pairs(asideKinds) do wake(1, kind) end
+for kind, count in pairs(asideKinds) do wake(count, kind) end
 if q.soonest and q.soonest < (q.nextBefore or math.huge) then wake(1, q.soonestKind) end
 if q.backlog() then wake(1) end
 end
@@ -1198,7 +1198,7 @@ end
 local kind = kindOf(t.d)
 if string.find(s.k, ' ' .. kind .. ' ', 1, true) then return true end
 setAside(t, 'kind')
-asideKinds[kind] = true
+asideKinds[kind] = (asideKinds[kind] or 0) + 1
 return false
 end
 local function candidates(s, count)

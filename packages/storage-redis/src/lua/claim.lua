@@ -30,7 +30,7 @@ local function mayRun(s, t)
   if string.find(s.k, ' ' .. kind .. ' ', 1, true) then return true end
   setAside(t, 'kind')
   -- It may have become ready in this very step, and somebody else waits for its kind.
-  asideKinds[kind] = true
+  asideKinds[kind] = (asideKinds[kind] or 0) + 1
   return false
 end
 

@@ -55,7 +55,7 @@ function q.wake()
       end
     end
   end
-  for kind in pairs(asideKinds) do wake(1, kind) end
+  for kind, count in pairs(asideKinds) do wake(count, kind) end
   if q.soonest and q.soonest < (q.nextBefore or math.huge) then wake(1, q.soonestKind) end
   -- Somebody has to go on with what is left.
   if q.backlog() then wake(1) end
