@@ -8,7 +8,7 @@ import { spawnSync } from 'node:child_process'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
 import { checkPackages } from './check-packages.mjs'
-import { say, setup, setupModelChecker, SetupError } from './setup.mjs'
+import { say, setup, setupModelChecker, setupRedis, SetupError } from './setup.mjs'
 import { root, workspacePackages } from './workspace.mjs'
 
 const eslint = 'node_modules/eslint/bin/eslint.js'
@@ -24,6 +24,7 @@ const commands = {
   faults: (args) => become('tests/dist/faults.js', args),
   test: async (args) => {
     await setupModelChecker()
+    await setupRedis()
     await become('node_modules/vitest/vitest.mjs', ['run', ...reporters(args), ...args])
   },
   model: async (args) => {

@@ -33,11 +33,32 @@ export async function setup() {
 }
 
 /**
- * Gets what the model of the protocol is checked with, where that takes no question: Debian's packages, as root. Where
- * it is not to be had, who needs it says what to install. Never rejects.
+ * Gets what the model of the protocol is checked with, where that takes no question. Where it is not to be had, who needs
+ * it says what to install. Never rejects.
  */
 export async function setupModelChecker() {
-  if (missingTools().length === 0 || process.getuid?.() !== 0 || !existsSync('/usr/bin/apt-get')) return
+  if (missingTools().length === 0) return
+  await install('installing Spin, which checks the model of the protocol', ['spin', 'gcc', 'libc6-dev'])
+}
+
+/**
+ * Gets the server that the Redis storage is tested with, unless `NEOTASK_TEST_REDIS_URL` names one. As above: whoever needs
+ * it says what to install, and it never rejects.
+ */
+export async function setupRedis() {
+  if (process.env.NEOTASK_TEST_REDIS_URL) return
+  if (!spawnSync('redis-server', ['--version']).error) return
+  await install('installing redis-server, which tests start', ['redis-server'])
+}
+
+/**
+ * Installs Debian's packages, as root.
+ *
+ * @param {string} label
+ * @param {string[]} packages
+ */
+async function install(label, packages) {
+  if (process.getuid?.() !== 0 || !existsSync('/usr/bin/apt-get')) return
   const leave = await takeTurn(join(root, '.setup.lock'), say)
   try {
     const patience = [
@@ -48,14 +69,15 @@ export async function setupModelChecker() {
       '-o',
       'DPkg::Lock::Timeout=30',
     ]
-    const install = ['install', '-y', '--no-install-recommends', 'spin', 'gcc', 'libc6-dev']
+    const command = ['install', '-y', '--no-install-recommends', ...packages]
     const aptGet = (/** @type {string[]} */ args) =>
-      run('installing Spin, which checks the model of the protocol', 'apt-get', [...patience, ...args], {
+      run(label, 'apt-get', [...patience, ...args], {
         isOptional: true,
-        env: { DEBIAN_FRONTEND: 'noninteractive' },
+        // In this run level no package starts its service.
+        env: { DEBIAN_FRONTEND: 'noninteractive', RUNLEVEL: '1' },
       })
     // The lists of packages may be old, or not there at all; to fetch them takes longer than the installation.
-    if (!(await aptGet(install)) && (await aptGet(['update']))) await aptGet(install)
+    if (!(await aptGet(command)) && (await aptGet(['update']))) await aptGet(command)
   } finally {
     leave()
   }

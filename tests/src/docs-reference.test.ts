@@ -63,6 +63,14 @@ describe('options.md', () => {
     )
     expect(headings(section(text, 'Options of sqliteStorage'), 3).sort()).toEqual(options.sort())
   })
+
+  it('names every option of the Redis storage', () => {
+    const options = members(
+      read('packages', 'storage-redis', 'src', 'redis-storage.ts'),
+      'RedisStorageOptions',
+    )
+    expect(headings(section(text, 'Options of redisStorage'), 3).sort()).toEqual(options.sort())
+  })
 })
 
 describe('events.md', () => {

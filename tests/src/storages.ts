@@ -1,9 +1,12 @@
 /** The storages that every behaviour is tested on, and what a test needs to wait for things. */
+import { randomBytes } from 'node:crypto'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { memoryStorage, type Storage } from '@neotask/core'
+import { redisStorage } from '@neotask/storage-redis'
 import { sqliteStorage } from '@neotask/storage-sqlite'
+import { redisUrl } from './redis-server.js'
 
 export interface TestStorage {
   readonly name: string
@@ -33,6 +36,15 @@ export const STORAGES: readonly TestStorage[] = [
           await rm(folder, { recursive: true, force: true })
         },
       }
+    },
+  },
+  {
+    name: 'redis',
+    async open() {
+      const namespace = `test-${randomBytes(6).toString('hex')}`
+      const storage = redisStorage({ url: await redisUrl(), namespace })
+      await storage.open()
+      return { storage, dispose: () => storage.close() }
     },
   },
 ]

@@ -17,10 +17,13 @@ const DRIVERS: Readonly<Record<string, Driver>> = {
     factory: 'sqliteStorage',
     argument: (url) => url.slice('sqlite:'.length).replace(/^\/\/(?=\/)/, ''),
   },
+  redis: { package: '@neotask/storage-redis', factory: 'redisStorage', argument: (url) => url },
+  rediss: { package: '@neotask/storage-redis', factory: 'redisStorage', argument: (url) => url },
 }
 
 /**
- * Opens the storage that a URL names: `memory:`, `sqlite:./tasks.db`, `sqlite:///var/lib/tasks.db`.
+ * Opens the storage that a URL names: `memory:`, `sqlite:./tasks.db`, `sqlite:///var/lib/tasks.db`,
+ * `redis://localhost:6379`, `rediss://…` for TLS.
  *
  * Rejects `OPTION_INVALID` for what is no such URL, or when the driver's package is not installed; it says which.
  * The caller closes it.

@@ -14,8 +14,8 @@ export interface Listener {
   readonly heard: string[]
   /** Ids of which it has to hear: those that ended here at once, the others when its instance looks. */
   readonly owed: Map<string, 'here' | 'elsewhere'>
-  /** Ids of which it may hear besides, in this step. */
-  readonly allowed: Set<string>
+  /** Ids of which it may hear besides, and for how many steps more. */
+  readonly allowed: Map<string, number>
 }
 
 export interface SentMessages {
@@ -42,6 +42,8 @@ export interface SentMessages {
 
 /** Sessions that one step has to wake for a kind. */
 const WOKEN = 16
+/** Steps after which a message that nobody waited for has come. */
+const LATE = 10
 /** How often a message that is missing is looked for again. */
 const TURNS = 20
 
@@ -49,9 +51,18 @@ const TURNS = 20
 export function owe(listeners: readonly Listener[], queue: ModelQueue, instance: number): void {
   for (const listener of listeners) {
     const own = ({ watcher }: { watcher: string }): boolean => watcher === listener.name
-    for (const { id } of queue.maybeTold.filter(own)) listener.allowed.add(id)
+    for (const { id } of queue.maybeTold.filter(own)) listener.allowed.set(id, LATE)
     for (const { id } of queue.told.filter(own))
       listener.owed.set(id, listener.via === instance ? 'here' : 'elsewhere')
+  }
+}
+
+/** Begins a step: takes note of what came since the last one, and forgets what should have come by now. */
+export function beginStep(listener: Listener): void {
+  unheard(listener)
+  for (const [id, left] of listener.allowed) {
+    if (left > 1) listener.allowed.set(id, left - 1)
+    else listener.allowed.delete(id)
   }
 }
 
@@ -80,7 +91,7 @@ export function unheard(listener: Listener): string | undefined {
   for (const message of heard.splice(0)) {
     if (message === CHANGED) {
       // It looks for itself. It may be told of the same by name as well.
-      for (const id of owed.keys()) allowed.add(id)
+      for (const id of owed.keys()) allowed.set(id, LATE)
       owed.clear()
       continue
     }
@@ -123,7 +134,15 @@ function asleepWith(sent: SentMessages, isWoken: (node: Node) => boolean): strin
     (node) =>
       node.via === instance && node.queue === queue && node !== acting && node.session.over === undefined,
   )
-  if (left !== undefined && sleepers.length > 0 && !sleepers.some(isWoken))
+  // Where sessions of all instances wait in one line, one of another instance may be woken instead.
+  const elsewhere = sent.nodes.filter(
+    (node) =>
+      node.via !== instance &&
+      node.queue === queue &&
+      node.heard.slice(sent.heardBefore.get(node)).some((message) => message !== CHANGED),
+  )
+  const isLeft = left !== undefined && sleepers.length > 0
+  if (isLeft && !sleepers.some(isWoken) && elsewhere.length === 0)
     return `${left} is left to later steps, and nobody was woken to go on`
   if (queue.paused) return undefined
   const readyOf = (tasks: ReadonlySet<ModelTask>): ModelTask[] =>
@@ -145,13 +164,15 @@ function asleepWith(sent: SentMessages, isWoken: (node: Node) => boolean): strin
     const idle = serving(kind).filter(
       (node) => (sent.asleep.includes(node) && node !== acting) || isWoken(node),
     )
-    if (idle.filter(isWoken).length < Math.min(count, idle.length, WOKEN))
+    const others = elsewhere.filter((node) => node.session.kinds.includes(kind)).length
+    if (idle.filter(isWoken).length + others < Math.min(count, idle.length + others, WOKEN))
       return `too few of ${idle.length} idle sessions were woken for ${count} tasks of kind ${kind}`
   }
   // For what comes out of a pause somebody may have been woken before.
   for (const kind of kinds(readyOf(sent.reopened))) {
     const all = serving(kind)
-    if (all.length > 0 && all.every((node) => sent.asleep.includes(node) && !isWoken(node)))
+    const others = elsewhere.some((node) => node.session.kinds.includes(kind))
+    if (all.length > 0 && !others && all.every((node) => sent.asleep.includes(node) && !isWoken(node)))
       return `every session that serves ${kind} sleeps on after a pause`
   }
   return undefined

@@ -12,7 +12,7 @@ import { ModelRecords } from './model-records.js'
 import { checkPruned, removable, removed } from './model-retention.js'
 import { ModelSessions, type OpenSession } from './model-sessions.js'
 import type { ModelTask } from './model-task.js'
-import { checkMessages, owe, type Listener } from './random-messages.js'
+import { beginStep, checkMessages, owe, type Listener } from './random-messages.js'
 import { DAY, HOUR } from './sketch.js'
 
 /** Names under which the run waits for ends. */
@@ -56,6 +56,8 @@ export class RandomWorld {
   /** Which instance made a task ready, and which one ended a session. */
   readonly #readyBy = new WeakMap<ModelTask, number>()
   readonly #endedBy = new WeakMap<Node, number>()
+  /** Messages of each node that were looked at. */
+  readonly #seen = new WeakMap<Node, number>()
   readonly #opened: Opened
   readonly #storages: readonly Storage[]
   readonly #start: number
@@ -71,7 +73,7 @@ export class RandomWorld {
       via: index % storages.length,
       heard: [],
       owed: new Map(),
-      allowed: new Set(),
+      allowed: new Map(),
     }))
   }
 
@@ -158,12 +160,16 @@ export class RandomWorld {
     { retentions = [], acting }: StepOptions = {},
   ): Promise<void> {
     const instance = this.instance(via)
+    // A wake-up that nobody had to wait for may have come after its step: whether the session sleeps still is open.
+    for (const node of this.everyNode)
+      if (node.heard.length > (this.#seen.get(node) ?? 0) && node.session.idle === true)
+        node.session.idle = undefined
     const heardBefore = new Map(this.everyNode.map((node) => [node, node.heard.length]))
     const takenBefore = new Set(this.everyNode.flatMap(({ session }) => session.taken))
     const asleep = this.everyNode.filter(({ session }) => session.idle === true)
     const ready = new Set<ModelTask>()
     const reopened = new Set<ModelTask>()
-    for (const { allowed } of this.listeners) allowed.clear()
+    for (const listener of this.listeners) beginStep(listener)
     const rules = [...retentions]
     const once = async (part: (storage: Storage) => Promise<void>): Promise<void> => {
       for (const each of this.queues) each.begin(this.now)
@@ -201,6 +207,7 @@ export class RandomWorld {
       heardBefore,
       takenBefore,
     })
+    for (const node of this.everyNode) this.#seen.set(node, node.heard.length)
   }
 
   /** A task that the driver has not reached yet: somebody has to go on. */

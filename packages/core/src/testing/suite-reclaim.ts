@@ -146,7 +146,7 @@ export function reclaimRules(rule: Rule): void {
     async (bench) => {
       await bench.add(...ids('t', 250))
       const node = await bench.node({ ttl: SHORT_TTL })
-      await node.claim(250)
+      await node.claimAll()
       const hand = await bench.hand()
       await bench.advance(SUSPECT)
       assert.deepEqual(await hand.claim(1), [])

@@ -1,0 +1,2 @@
+export { redisStorage } from './redis-storage.js'
+export type { RedisStorageOptions } from './redis-storage.js'

@@ -1,0 +1,51 @@
+-- The records of a tenant: `rec:` their packed values, `reckeys:` the order of their keys, `recdue:` and `recend:` by
+-- time, `reclabel:` the keys of each label.
+local function recordKeys(tenant)
+  return {
+    all = S .. 'rec:' .. tenant,
+    keys = S .. 'reckeys:' .. tenant,
+    due = S .. 'recdue:' .. tenant,
+    ends = S .. 'recend:' .. tenant,
+    label = S .. 'reclabel:' .. tenant .. ':',
+  }
+end
+
+local function recordRead(k, key)
+  local packed = C('HGET', k.all, key)
+  local record = packed and cmsgpack.unpack(packed)
+  if not record then return nil, nil end
+  if record.e and record.e <= now then return nil, record end
+  return record, record
+end
+
+local function recordDrop(k, key, record)
+  C('HDEL', k.all, key)
+  C('ZREM', k.keys, key)
+  C('ZREM', k.due, key)
+  C('ZREM', k.ends, key)
+  for _, label in ipairs(record.l or {}) do C('ZREM', k.label .. label, key) end
+end
+
+-- Replaces the record, whatever was there. @param old what is stored, even when its time is over
+local function recordWrite(k, key, old, record)
+  if old then
+    for _, label in ipairs(old.l or {}) do C('ZREM', k.label .. label, key) end
+    if old.d and not record.d then C('ZREM', k.due, key) end
+    if old.e and not record.e then C('ZREM', k.ends, key) end
+  end
+  C('HSET', k.all, key, cmsgpack.pack(record))
+  if not old then C('ZADD', k.keys, 0, key) end
+  if record.d then C('ZADD', k.due, record.d, key) end
+  if record.e then C('ZADD', k.ends, record.e, key) end
+  for _, label in ipairs(record.l or {}) do C('ZADD', k.label .. label, 0, key) end
+end
+
+-- Removes at most `limit` records whose time is over.
+local function recordPrune(k, limit)
+  local gone = C('ZRANGEBYSCORE', k.ends, '-inf', now, 'LIMIT', 0, limit)
+  for _, key in ipairs(gone) do
+    local _, record = recordRead(k, key)
+    recordDrop(k, key, record or {})
+  end
+  return #gone
+end

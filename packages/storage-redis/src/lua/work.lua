@@ -1,0 +1,374 @@
+--! prelude
+-- The one call of a running node; its parts are carried out in the order of their listing.
+--
+-- KEYS  1 shard
+-- ARGV  2 session, 3 ack, 4 ackTaken, 5 '1' for a renewal, 6 want, 7 bytes wanted, 8 priority that is too little urgent or '',
+--       9 newest log lines kept, 10 number of marks, 11 of reports, 12 of settlements,
+--       then for each mark: id, token; report: id, token, packed; settlement: id, token, kind and details
+-- reply status 0 ok, 1 again, 2 gone; token; now; what is claimed, see `describe`; indices of stale settlements and of stale
+--       reports; what was taken; entries held; ms to the next time, or -1; priority of the head, or -1; 1 when paused
+-- cost  O(n log N); for plain tasks 5 commands to settle and 9 to claim
+local id = ARGV[2]
+local marks, reports, settlements = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
+local at = 12
+local stale, staleReports = {}, {}
+local NOTHING = {}
+
+local own = S .. 'own:' .. id
+local fields, ids = { ' q', ' k', ' w', ' #', ' !', ' o' }, {}
+for i = 1, settlements do
+  ids[i] = ARGV[12 + 2 * marks + 3 * reports + 3 * i - 2]
+  fields[6 + i] = ids[i]
+end
+local found = C('HMGET', own, unpack(fields))
+if not found[1] then
+  for i = 1, settlements do stale[i] = i - 1 end
+  for i = 1, reports do staleReports[i] = i - 1 end
+  return { 2, '0', now, NOTHING, stale, staleReports, '', 0, -1, -1, 0 }
+end
+local s = { id = id, own = own, q = found[1], k = found[2], w = found[3], token = found[4], notes = found[5], over = found[6] }
+local Q = s.q
+local DEFS, READY, RARE, RES, META = Q .. 'defs', Q .. 'ready', Q .. 'rare', Q .. 'res', Q .. 'meta'
+-- Whether there is anything that plain tasks know nothing of: most often one question answers all.
+local hasMore = C('EXISTS', RARE, Q .. 'waits', Q .. 'aside', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep', S .. 'lost') > 0
+
+-- The long way: made when the first thing needs it.
+local q, long
+local function general()
+  if q then return q end
+  --! records idle sessions queue drain
+  sessions[id] = s
+  q = queue(Q)
+  long = { call = call, given = given, beat = beat, look = look, lookAhead = lookAhead, drainLost = drainLost }
+  return q
+end
+
+-- ---------------------------------------------------------------------------------------------- 1. marks and reports
+
+local function mark()
+  local ids = {}
+  for i = 1, marks do ids[i] = ARGV[at + 2 * i - 1] end
+  local entries = C('HMGET', own, unpack(ids))
+  local rares = hasMore and C('HMGET', RARE, unpack(ids)) or NOTHING
+  local set, seen = {}, {}
+  for i = 1, marks do
+    local e = entries[i]
+    if e and not seen[ids[i]] and string.match(e, '^%+?(%d+)') == ARGV[at + 2 * i] then
+      seen[ids[i]] = true
+      if string.byte(e) ~= 43 then
+        set[#set + 1] = ids[i]
+        set[#set + 1] = '+' .. e
+      end
+      local r = rares[i] and cmsgpack.unpack(rares[i])
+      -- It has started: it is no suspect, and does not expire any more.
+      if r and (r.pb or r.D) then
+        guard()
+        if r.D then C('ZREM', Q .. 'deadline', ids[i]) end
+        r.pb, r.D = nil
+        if next(r) then C('HSET', RARE, ids[i], cmsgpack.pack(r)) else C('HDEL', RARE, ids[i]) end
+      end
+    end
+  end
+  if #set > 0 then
+    guard()
+    C('HSET', own, unpack(set))
+    C('HINCRBY', own, ' m', #set / 2)
+  end
+end
+
+local function report()
+  general()
+  local names = {}
+  for i = 1, reports do names[i] = ARGV[at + 3 * i - 2] end
+  q.load(names)
+  for i = 1, reports do
+    local name, token = ARGV[at + 3 * i - 2], tonumber(ARGV[at + 3 * i - 1])
+    local t = q.tasks[name]
+    if not t or t.p ~= 'o' or t.session ~= id or q.tokenOf(t) ~= token then
+      staleReports[#staleReports + 1] = i - 1
+    else
+      local m, r = cmsgpack.unpack(ARGV[at + 3 * i]), q.rare(t)
+      if m.pr then r.pr = m.pr end
+      if m.cp then r.cp = m.cp end
+      if m.lg then
+        local lines, most = r.lg or {}, tonumber(ARGV[9])
+        for _, line in ipairs(m.lg) do lines[#lines + 1] = line end
+        local newest = {}
+        for j = math.max(1, #lines - most + 1), #lines do newest[#newest + 1] = lines[j] end
+        r.lg = #newest > 0 and newest or nil
+      end
+    end
+  end
+  q.flush()
+end
+
+-- -------------------------------------------------------------------------------------------------- 2. settlements
+
+-- Plain successes are written here, in one go; what needs more is left to the other way.
+local ended = 0
+local function settle()
+  local rares = (hasMore or q) and C('HMGET', RARE, unpack(ids)) or NOTHING
+  local waits = (hasMore or q) and C('EXISTS', Q .. 'waits') == 1 and C('HMGET', Q .. 'waits', unpack(ids)) or NOTHING
+  -- What a mark has changed is read again.
+  local entries, offset = found, 6
+  if marks > 0 then
+    entries, offset = C('HMGET', own, unpack(ids)), 0
+  end
+  local out, res, done, rest, seen, told = {}, {}, {}, {}, {}, {}
+  local started = 0
+  local time = ' ' .. int(now)
+  for i = 1, settlements do
+    local e, token, how = entries[offset + i], ARGV[at + 3 * i - 1], ARGV[at + 3 * i]
+    local from = e and string.byte(e) == 43 and 2 or 1
+    if e and not rares[i] and not waits[i] and not seen[ids[i]] and string.byte(how) == 115
+      and string.find(e, token .. ' ', from, true) == from then
+      seen[ids[i]] = true
+      if from == 2 then started = started + 1 end
+      local ends, watcher
+      if string.find(e, ' w', 1, true) then ends, watcher = string.match(e, ' w(%d+) (%S+)$') end
+      if ends and (watcher == s.w or tonumber(ends) <= now) then watcher = nil end
+      if watcher then
+        local list = told[watcher]
+        if not list then
+          list = {}
+          told[watcher] = list
+        end
+        list[#list + 1] = ids[i]
+      end
+      local k = #out + 1
+      out[k] = ids[i]
+      res[2 * k - 1], res[2 * k] = ids[i], 's' .. token .. time .. (watcher and '! ' or ' ') .. string.sub(how, 2)
+      done[2 * k] = ids[i]
+    else
+      -- A later settlement of the same task waits its turn.
+      seen[ids[i]] = true
+      rest[#rest + 1] = i
+    end
+  end
+  local n = #out
+  if n > 0 then
+    C('HDEL', own, unpack(out))
+    dirty = true
+    C('HSET', RES, unpack(res))
+    local number = C('HINCRBY', META, 'ends', n) - n
+    for i = 1, n do done[2 * i - 1] = now * 2048 + (number + i) % 2048 end
+    C('ZADD', Q .. 'done:s', unpack(done))
+    C('HINCRBY', Q .. 'hist', int(now - now % 60000) .. 's', n)
+    if started > 0 then C('HINCRBY', own, ' m', -started) end
+    for watcher, list in pairs(told) do publish('final:' .. watcher, table.concat(list, ' ')) end
+    ended = n
+  end
+  if #rest == 0 then return end
+  general()
+  local names = {}
+  for i = 1, #rest do names[i] = ids[rest[i]] end
+  q.load(names)
+  for _, i in ipairs(rest) do
+    local how = ARGV[at + 3 * i]
+    if not q.settle(s, ids[i], tonumber(ARGV[at + 3 * i - 1]), string.sub(how, 1, 1), string.sub(how, 2)) then
+      stale[#stale + 1] = i - 1
+    end
+  end
+  q.flush()
+end
+
+-- --------------------------------------------------------------------------------------------------- 6. the claim
+
+local function kindsServed()
+  for _, kind in ipairs(C('SMEMBERS', Q .. 'kinds')) do
+    if not string.find(s.k, ' ' .. kind .. ' ', 1, true) then return false end
+  end
+  return true
+end
+
+-- Whether what few tasks have keeps one from being taken without a closer look.
+local function isSpecial(packed)
+  local r = packed and cmsgpack.unpack(packed)
+  return r and (r.g or r.D)
+end
+
+-- Takes the first of ready. @returns nil when that takes a closer look
+local function claimPlain(want, bytes, bound)
+  if (hasMore or q) and C('EXISTS', Q .. 'aside') == 1 or not kindsServed() then return nil end
+  local list = C('ZRANGE', READY, 0, want, 'WITHSCORES')
+  local ids, scores = {}, {}
+  for i = 1, #list, 2 do
+    ids[#ids + 1] = list[i]
+    scores[#scores + 1] = list[i + 1]
+  end
+  if #ids == 0 then return { claimed = NOTHING, short = want > 0 } end
+  local rares = (hasMore or q) and C('HMGET', RARE, unpack(ids)) or NOTHING
+  for i = 1, #rares do
+    if isSpecial(rares[i]) then return nil end
+  end
+  local defs = want > 0 and C('HMGET', DEFS, unpack(ids)) or {}
+  local n, size = 0, 0
+  for i = 1, math.min(want, #ids) do
+    size = size + sizeOf(defs[i])
+    if tonumber(scores[i]) >= bound or (i > 1 and size > bytes) then break end
+    n = i
+  end
+  local head = scores[n + 1] and math.floor(scores[n + 1] / BAND) or nil
+  local result = { head = head, short = n < want and not head, claimed = NOTHING }
+  if n == 0 then return result end
+  local entries, rest = {}, {}
+  guard()
+  local token = int(C('INCR', S .. 'tok'))
+  s.token = token
+  local before = token .. ' ' .. int(now) .. ' '
+  entries[1], entries[2] = ' #', token
+  for i = n + 1, #ids do ids[i], defs[i], scores[i] = nil, nil, nil end
+  for i = 1, n do
+    local d, e = defs[i], before .. scores[i]
+    if isWatched(d) then
+      e = e .. ' w' .. int(createdOf(d) + WATCHED) .. ' ' .. watcherOf(d)
+    end
+    entries[2 * i + 1], entries[2 * i + 2] = ids[i], e
+    if rares[i] then
+      local r, k = cmsgpack.unpack(rares[i]), #rest
+      rest[k + 1], rest[k + 2], rest[k + 3] = i, rares[i], r.a and general().parentsOf(r) or ''
+      rest[k + 4] = int(r.s or createdOf(d))
+    end
+  end
+  C('ZREMRANGEBYRANK', READY, 0, n - 1)
+  C('HSET', own, unpack(entries))
+  result.claimed = { ids, defs, scores, rest }
+  return result
+end
+
+local function claim(want)
+  local bytes = tonumber(ARGV[7])
+  local bound = ARGV[8] ~= '' and tonumber(ARGV[8]) * BAND or math.huge
+  local result = claimPlain(want, bytes, bound)
+  if result then return result end
+  general()
+  if want > 0 then
+    local list, head, isShort, isExhausted = q.claim(s, want, bytes, bound)
+    return { claimed = q.describe(list), head = head, short = isShort, exhausted = isExhausted }
+  end
+  local _, head, _, isExhausted = q.claim(s, 0, bytes, bound)
+  return { claimed = NOTHING, head = head, exhausted = isExhausted }
+end
+
+-- ------------------------------------------------------------------------------------------------------- the parts
+
+local meta = C('HMGET', META, 'paused', 'successCount')
+local paused = meta[1] == '1'
+
+local function conclude()
+  if q then return q.conclude() end
+  -- Retention catches up with plain ends in hundreds.
+  if ended == 0 then return end
+  local most = tonumber(meta[2])
+  if not most or C('ZCARD', Q .. 'done:s') < most + 100 then return end
+  local oldest = C('ZRANGE', Q .. 'done:s', 0, 0, 'WITHSCORES')[2]
+  if oldest / 2048 + YOUNG <= now then general().prune('s', q.retention().s, math.min(2 * ended, 400)) end
+end
+
+local function gone()
+  conclude()
+  return { 2, s.token, now, NOTHING, stale, staleReports, '', 0, -1, -1, 0 }
+end
+
+if marks > 0 then mark() end
+at = at + 2 * marks
+if reports > 0 then report() end
+at = at + 3 * reports
+if settlements > 0 then settle() end
+if q then q.spread() end
+if s.over ~= '' then return gone() end
+
+-- 4. what was taken, until it is acknowledged
+local acknowledged = tonumber(ARGV[4])
+local function acknowledge()
+  local seq, rest = string.match(s.notes, '^(%d+)|(.*)$')
+  if rest == '' or acknowledged == 0 then return end
+  local left = string.gsub(rest, '(%d+) %S+ %d+ %a ', function(n)
+    if tonumber(n) <= acknowledged then return '' end
+  end)
+  if left == rest then return end
+  guard()
+  s.notes = seq .. '|' .. left
+  C('HSET', own, ' !', s.notes)
+end
+acknowledge()
+
+-- 5. renewal, with a piece of retention
+if ARGV[5] == '1' then
+  general()
+  guard()
+  long.beat(s)
+  long.lookAhead()
+  local rules = long.given(s)
+  local success = { age = rules.sa, count = rules.sc }
+  q.pruneAll({ s = success, c = success, k = success, f = { age = rules.fa, count = rules.fc } }, 100)
+end
+
+local want = tonumber(ARGV[6])
+local status, claimed, head = 0, NOTHING, nil
+-- Whether something is due some time, or was left; nil when nobody has looked, or it may have changed since.
+local hasTimes
+
+local function step()
+  if want > 0 and s.token ~= ARGV[3] then
+    status = 1
+    claimed = general().entriesAfter(s, tonumber(ARGV[3]))
+    want = 0
+  elseif want > 0 then
+    hasTimes = (hasMore or q) and C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0
+    if hasTimes then
+      guard()
+      general()
+      q.promoteDue(200)
+      q.passDeadlines(200)
+    end
+    if C('ZRANGEBYSCORE', S .. 'sess', '-inf', now, 'LIMIT', 0, 1)[1] then
+      general()
+      long.look()
+    end
+    if (hasMore or q) and C('EXISTS', S .. 'lost') == 1 then
+      general()
+      long.drainLost(200, nil, Q)
+    end
+    -- The look may have condemned this very session.
+    if s.over ~= '' then return gone() end
+    if q then q.spread() end
+    if paused then
+      guard()
+      C('HSET', Q .. 'idle', id, s.k)
+      return nil
+    end
+    local result = claim(want)
+    claimed, head = result.claimed, result.head
+    guard()
+    if result.short then C('HSET', Q .. 'idle', id, s.k) else C('HDEL', Q .. 'idle', id) end
+    if result.exhausted then long.call(id) end
+    return nil
+  end
+  if not paused then
+    local result = claim(0)
+    head = result.head
+    if result.exhausted then long.call(id) end
+  end
+  return nil
+end
+
+local over = step()
+if over then return over end
+conclude()
+local nextIn = -1
+if not hasMore and not q then hasTimes = false end
+if q or hasTimes == nil then hasTimes = C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0 end
+if hasTimes then
+  general()
+  if q.backlog() then
+    nextIn = 0
+  else
+    local time = q.nextTime()
+    if time then nextIn = math.max(0, time - now) end
+  end
+end
+return {
+  status, s.token, now, claimed, stale, staleReports, s.notes, C('HLEN', own) - BOOK,
+  string.format('%.17g', nextIn), head or -1, paused and 1 or 0,
+}

@@ -1,0 +1,89 @@
+/** Records of a tenant: small values with compare-and-set, labels, a due time and an end. */
+import type { Encoded, PutOptions, RecordQuery, RecordsFace, StoredRecord } from '@neotask/core'
+import type { Argument, Connection, Reply } from './connection.js'
+import { tagged, untagged } from './definition.js'
+import { escapeName } from './keys.js'
+import { pack, unpackMap, type Unpacked } from './msgpack.js'
+import { bytesOf, listOf, textOf } from './reply.js'
+import { numberIn } from './task-record.js'
+
+const MAX_PAGE = 500
+
+export class RedisRecords implements RecordsFace {
+  readonly #connection: Connection
+
+  constructor(connection: Connection) {
+    this.#connection = connection
+  }
+
+  async get(tenant: string, key: string): Promise<StoredRecord | undefined> {
+    return parseRecords(await this.#run(tenant, ['get', key]))[0]
+  }
+
+  async put(
+    tenant: string,
+    key: string,
+    value: Encoded,
+    options: PutOptions = {},
+  ): Promise<number | 'conflict'> {
+    const { ifVersion, dueIn, dueAt, expiresIn, labels } = options
+    const details = pack({
+      v: tagged(value),
+      d: dueAt,
+      i: dueIn,
+      e: expiresIn,
+      l: labels?.length ? [...new Set(labels)] : undefined,
+    })
+    const version = (await this.#run(tenant, ['put', key, ifVersion ?? '', details])) as number
+    return version === 0 ? 'conflict' : version
+  }
+
+  async delete(tenant: string, key: string, options: { ifVersion?: number } = {}): Promise<boolean> {
+    return (await this.#run(tenant, ['delete', key, options.ifVersion ?? ''])) === 1
+  }
+
+  async list(tenant: string, query: RecordQuery): Promise<{ records: StoredRecord[]; cursor?: string }> {
+    const { prefix = '', label, cursor } = query
+    const limit = Math.max(1, Math.min(query.limit, MAX_PAGE))
+    const args = [
+      'list',
+      prefix,
+      label === undefined ? '' : ` ${label}`,
+      limit,
+      cursor === undefined ? '' : ` ${cursor}`,
+    ]
+    const reply = listOf(await this.#run(tenant, args))
+    const next = textOf(reply.at(-1))
+    return { records: parseRecords(reply.slice(0, -1)), ...(next !== '' && { cursor: next.slice(1) }) }
+  }
+
+  async claimDue(
+    tenant: string,
+    query: { prefix?: string; limit: number; leaseMs: number },
+  ): Promise<StoredRecord[]> {
+    const { prefix = '', limit, leaseMs } = query
+    return parseRecords(await this.#run(tenant, ['due', prefix, limit, leaseMs]))
+  }
+
+  #run(tenant: string, args: readonly Argument[]): Promise<Reply> {
+    return this.#connection.run('record', [escapeName(tenant), ...args])
+  }
+}
+
+function parseRecords(reply: Reply): StoredRecord[] {
+  const list = listOf(reply)
+  const records: StoredRecord[] = []
+  for (let i = 0; i < list.length; i += 2) {
+    const map = unpackMap(bytesOf(list[i + 1]))
+    const labels = (map.get('l') as readonly Unpacked[] | undefined) ?? []
+    records.push({
+      key: textOf(list[i]),
+      value: untagged(map.get('v') as Buffer),
+      version: numberIn(map, 'n') ?? 0,
+      labels: labels.map((label) => (label as Buffer).toString()),
+      dueAt: numberIn(map, 'd'),
+      expiresAt: numberIn(map, 'e'),
+    })
+  }
+  return records
+}

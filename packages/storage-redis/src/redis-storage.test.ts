@@ -1,0 +1,263 @@
+/** What the driver promises beyond the contract: options, checks at start, and a server that is full or forgetful. */
+import {
+  openStorage,
+  systemClock,
+  type NewTask,
+  type SessionOptions,
+  type Settlement,
+  type Storage,
+  type WorkReply,
+  type WorkRequest,
+} from '@neotask/core'
+import { Redis } from 'ioredis'
+import { randomBytes } from 'node:crypto'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { redisStorage } from './index.js'
+import { freePorts, startServer, type TestServer } from './redis-server.test-helper.js'
+
+const REF = { tenant: 'acme', queue: 'mail' }
+const RULE = { age: 1e9, count: 1e6 }
+const OPTIONS: SessionOptions = {
+  ttl: 25_000,
+  node: { id: 'node', host: 'here', pid: 1, concurrency: 1, queue: 'mail', kinds: [''] },
+  serves: { ...REF, kinds: [''] },
+  retention: { success: RULE, failed: RULE },
+  maxReclaims: 3,
+}
+
+const task = (id: string, details: Partial<NewTask> = {}): NewTask => ({
+  id,
+  kind: '',
+  payload: 'payload',
+  codec: 'json',
+  priority: 2,
+  ...details,
+})
+
+const call: WorkRequest = {
+  session: 'session',
+  ack: 0,
+  ackTaken: 0,
+  marks: [],
+  reports: [],
+  settlements: [],
+  renew: false,
+  want: 0,
+}
+
+const success = ({ id, token }: { id: string; token: number }): Settlement => ({
+  id,
+  token,
+  outcome: 'success',
+  result: 'done',
+  codec: 'json',
+})
+
+let server: TestServer
+let control: Redis
+const opened: Storage[] = []
+
+beforeEach(async () => {
+  // Its own, since the tests change what it is set to.
+  server = await startServer(['--maxmemory', '0'])
+  control = new Redis(server.url)
+})
+
+afterEach(async () => {
+  for (const storage of opened.splice(0)) await storage.close()
+  control.disconnect()
+  await server.stop()
+})
+
+async function open(details: Partial<Parameters<typeof redisStorage>[0] & object> = {}): Promise<Storage> {
+  const namespace = `test-${randomBytes(4).toString('hex')}`
+  const storage = redisStorage({ url: server.url, namespace, ...details })
+  await storage.open()
+  opened.push(storage)
+  return storage
+}
+
+describe('options', () => {
+  test.each([
+    [undefined, 'url: expected the URL of a Redis server, or options, got undefined'],
+    ['', 'url: expected the URL of a Redis server, got ""'],
+    [{}, 'url: expected the URL of a Redis server, got undefined'],
+    [{ url: 'redis://here', client: {} }, 'url: expected nothing when a client is given'],
+    [{ client: {} }, 'client: expected a client of ioredis, got an object'],
+    [{ url: 'redis://here', namespace: 'a b' }, 'namespace: expected 1 to 64 characters'],
+    [{ url: 'redis://here', allowEviction: 1 }, 'allowEviction: expected true or false, got 1'],
+  ])('%j is refused', (options, message) => {
+    expect(() => redisStorage(options as never)).toThrow(message)
+  })
+
+  test('a client with a prefix for keys is refused, one without is used and left open', async () => {
+    const prefixed = new Redis(server.url, { keyPrefix: 'mine:', lazyConnect: true })
+    expect(() => redisStorage({ client: prefixed })).toThrow('client.options.keyPrefix: expected nothing')
+    const client = new Redis(server.url)
+    const storage = await open({ url: undefined, client })
+    await storage.queue.enqueue(REF, [task('a')])
+    await storage.close()
+    expect(await client.ping()).toBe('PONG')
+    client.disconnect()
+  })
+})
+
+describe('at start', () => {
+  test('a server that throws keys away is refused, unless that is wanted', async () => {
+    await control.config('SET', 'maxmemory-policy', 'allkeys-lru')
+    await expect(open()).rejects.toThrow('maxmemory-policy is allkeys-lru')
+    const storage = await open({ allowEviction: true })
+    expect(await storage.queue.enqueue(REF, [task('a')])).toEqual(['accepted'])
+  })
+
+  test('a format that this version does not know is refused, and left as it is', async () => {
+    const key = '{strange.0}:meta'
+    await control.hset(key, { format: 99, shards: 1, runId: 'x' })
+    await expect(open({ namespace: 'strange' })).rejects.toMatchObject({ code: 'STORAGE_FORMAT' })
+    expect(await control.hgetall(key)).toEqual({ format: '99', shards: '1', runId: 'x' })
+  })
+
+  test('two storages of one namespace have one run id, and a server that was started anew another', async () => {
+    const first = await (await open({ namespace: 'one' })).open()
+    expect(await (await open({ namespace: 'one' })).open()).toEqual(first)
+    await control.flushall()
+    expect((await (await open({ namespace: 'one' })).open()).runId).not.toBe(first.runId)
+  })
+
+  test('a server that is not there is said to be unavailable', async () => {
+    await expect(open({ url: '/nowhere/redis.sock' })).rejects.toMatchObject({
+      code: 'STORAGE_UNAVAILABLE',
+      retryable: true,
+    })
+  })
+
+  test('a call before open says what to do', async () => {
+    const storage = redisStorage(server.url)
+    await expect(storage.queue.counts(REF)).rejects.toThrow('call open() first')
+  })
+})
+
+test('a URL opens the storage', async () => {
+  const [port] = await freePorts(1)
+  const listening = await startServer(['--port', String(port)])
+  const storage = await openStorage(`redis://127.0.0.1:${port}`)
+  expect(await storage.queue.enqueue(REF, [task('a')])).toEqual(['accepted'])
+  await storage.close()
+  await listening.stop()
+})
+
+test('namespaces on one server know nothing of each other', async () => {
+  const [one, two] = [await open(), await open()]
+  await one.queue.enqueue(REF, [task('a')])
+  expect(await two.queue.get(REF, ['a'])).toEqual([undefined])
+})
+
+test('a server that has forgotten every script is told them again', async () => {
+  const storage = await open()
+  await storage.session.open('session', OPTIONS)
+  await storage.queue.enqueue(REF, [task('a')])
+  await control.script('FLUSH')
+  const { claimed } = await storage.session.work({ ...call, want: 1 })
+  await control.script('FLUSH')
+  const { token } = await storage.session.work({ ...call, ack: 1, settlements: claimed.map(success) })
+  await control.script('FLUSH')
+  expect(token).toBe(1)
+  expect(await storage.queue.counts(REF)).toMatchObject({ success: 1, running: 0 })
+})
+
+test('without a clock of a test the server says what time it is', async () => {
+  const storage = await open()
+  await storage.session.open('session', OPTIONS)
+  const [seconds] = await control.time()
+  await storage.queue.enqueue(REF, [task('now'), task('soon', { delay: 30 }), task('late', { delay: 1e6 })])
+  const [record] = await storage.queue.get(REF, ['now'])
+  expect(Math.abs((record?.createdAt ?? 0) - Number(seconds) * 1000)).toBeLessThan(5000)
+  const claimed: string[] = []
+  let reply: WorkReply | undefined
+  while (claimed.length < 2) {
+    reply = await storage.session.work({ ...call, ack: reply?.token ?? 0, want: 5 })
+    claimed.push(...reply.claimed.map(({ id }) => id))
+  }
+  expect(claimed).toEqual(['now', 'soon'])
+  expect(reply?.nextDueIn).toBeGreaterThan(9e5)
+})
+
+test('when memory is full submits are refused, and everything else goes on', async () => {
+  const storage = await open()
+  await storage.session.open('session', OPTIONS)
+  const names = ['a', 'b', 'c', 'd', 'e', 'f', 'g']
+  await storage.queue.enqueue(
+    REF,
+    names.map((id) => task(id)),
+  )
+  const { claimed, token } = await storage.session.work({ ...call, want: 6 })
+  await control.config('SET', 'maxmemory', '1mb')
+  await expect(storage.queue.enqueue(REF, [task('more')])).rejects.toMatchObject({
+    code: 'STORAGE_UNAVAILABLE',
+    retryable: true,
+    uncertain: false,
+  })
+  const fromThen = { ...call, ack: token }
+  await storage.session.work({ ...fromThen, marks: claimed.slice(0, 1), renew: true })
+  const endings: Settlement[] = [
+    success(claimed[0]!),
+    { ...success(claimed[1]!), outcome: 'failed', error: 'broken', fingerprint: 'broken' },
+    { ...success(claimed[2]!), outcome: 'retry', in: 10, error: 'again' },
+    { ...success(claimed[3]!), outcome: 'released' },
+  ]
+  for (const settlement of endings)
+    expect(await storage.session.work({ ...fromThen, settlements: [settlement] })).toMatchObject({
+      stale: [],
+    })
+  expect(await storage.queue.cancel(REF, ['e'])).toEqual(['done'])
+  const again = await storage.session.work({ ...fromThen, want: 2 })
+  expect(again.claimed.map(({ id }) => id)).toEqual(['d', 'g'])
+  expect(await storage.session.end('session', 10)).toBe('done')
+  await storage.session.open('another', OPTIONS)
+  expect(await storage.locks.acquire('acme', 'lock', 'me', 1000)).toBeDefined()
+  await control.config('SET', 'maxmemory', '0')
+  const counts = { success: 1, failed: 1, cancelled: 1, running: 0 }
+  expect(await storage.queue.counts(REF)).toMatchObject(counts)
+  expect(await storage.queue.get(REF, ['more'])).toEqual([undefined])
+  expect(await storage.queue.enqueue(REF, [task('more')])).toEqual(['accepted'])
+})
+
+test('a clock that is put back makes nobody lost at once', async () => {
+  let now = Date.now()
+  const clock = { ...systemClock, now: () => now }
+  const storage = await open({ clock })
+  await storage.session.open('session', OPTIONS)
+  await storage.queue.enqueue(REF, [task('a')])
+  await storage.session.work({ ...call, want: 1 })
+  now -= 3_600_000
+  expect(await storage.upkeep.reclaim(10)).toMatchObject({ suspected: ['session'], condemned: [] })
+  await storage.session.work({ ...call, ack: 1, renew: true })
+  expect(await storage.upkeep.reclaim(10)).toMatchObject({ suspected: [], condemned: [] })
+  // A suspect whose suspicion lies ahead is condemned by the new time, not an hour later.
+  now += 15_000
+  await storage.upkeep.reclaim(10)
+  now += 10_000
+  expect(await storage.upkeep.reclaim(10)).toMatchObject({ condemned: ['session'] })
+})
+
+test('ends alone keep the records of plain tasks within their retention', async () => {
+  let now = Date.now()
+  const storage = await open({ clock: { ...systemClock, now: () => now } })
+  const rule = { age: 1e9, count: 50 }
+  await storage.session.open('session', { ...OPTIONS, retention: { success: rule, failed: rule } })
+  let ack = 0
+  for (let round = 0; round < 20; round++) {
+    const names = Array.from({ length: 50 }, (_, index) => `t${round}.${index}`)
+    await storage.queue.enqueue(
+      REF,
+      names.map((id) => task(id)),
+    )
+    const { claimed, token } = await storage.session.work({ ...call, ack, want: 50 })
+    ack = token
+    now += 11_000
+    await storage.session.work({ ...call, ack, settlements: claimed.map(success) })
+  }
+  const { success: kept } = await storage.queue.counts(REF)
+  expect(kept).toBeGreaterThanOrEqual(50)
+  expect(kept).toBeLessThan(250)
+})

@@ -1,0 +1,142 @@
+/**
+ * The Redis storage: one queue for any number of machines, with no leader.
+ *
+ * Every step is one Lua script, which Redis carries out alone, so it is atomic; time is that of the server. All keys of a
+ * namespace share one hash tag, so the same works on a Cluster. What an acknowledged task survives is what Redis was
+ * configured for: `appendonly`, its `appendfsync`, and replicas.
+ */
+import { optionError, type Clock, type Storage, type StorageInfo } from '@neotask/core'
+import { Redis, type Cluster } from 'ioredis'
+import { Connection, type Client } from './connection.js'
+import { checkNamespace, Keys } from './keys.js'
+import { RedisLocks } from './redis-locks.js'
+import { RedisNotices } from './redis-notices.js'
+import { RedisQueue } from './redis-queue.js'
+import { RedisRecords } from './redis-records.js'
+import { MAX_WORK, RedisSession } from './redis-session.js'
+import { RedisUpkeep } from './redis-upkeep.js'
+import { checkServer } from './server-check.js'
+
+/** Tasks in one `enqueue`, unless a unit is larger. */
+const MAX_ENQUEUE = 200
+
+export interface RedisStorageOptions {
+  /** `redis://user:password@host:port/db`, `rediss://…` for TLS, or the path of a Unix socket. */
+  readonly url?: string | undefined
+  /**
+   * An ioredis client of your own, stand-alone, Sentinel or Cluster, instead of `url`. It is never closed by us; for
+   * messages we make a second one like it. Its `keyPrefix` must be empty: use `namespace`.
+   */
+  readonly client?: Redis | Cluster | undefined
+  /** What all keys begin with: 1 to 64 characters of `A-Z a-z 0-9 . _ -`. Default: `'neotask'`. */
+  readonly namespace?: string | undefined
+  /** Whether a server that throws keys away when its memory is full is accepted. Default: false. */
+  readonly allowEviction?: boolean | undefined
+  /** Where its time comes from, for tests. Default: the server's clock. */
+  readonly clock?: Clock | undefined
+}
+
+/** Makes a storage in a Redis server or Cluster. @example redisStorage('redis://localhost:6379') */
+export function redisStorage(target: string | RedisStorageOptions): Storage {
+  const options = typeof target === 'string' ? { url: target } : target
+  checkOptions(options)
+  return new RedisStorage(options)
+}
+
+/** Callers without types get the same errors. */
+function checkOptions(options: unknown): asserts options is RedisStorageOptions {
+  if (options === null || typeof options !== 'object') {
+    throw optionError('url', 'the URL of a Redis server, or options', options)
+  }
+  const { url, client, namespace, allowEviction } = options as {
+    [Name in keyof RedisStorageOptions]?: unknown
+  }
+  if (client === undefined) {
+    if (typeof url !== 'string' || url === '') throw optionError('url', 'the URL of a Redis server', url)
+  } else {
+    if (url !== undefined) throw optionError('url', 'nothing when a client is given', url)
+    checkClient(client)
+  }
+  if (namespace !== undefined) checkNamespace(namespace)
+  if (allowEviction !== undefined && typeof allowEviction !== 'boolean')
+    throw optionError('allowEviction', 'true or false', allowEviction)
+}
+
+function checkClient(client: unknown): void {
+  const { callBuffer, duplicate, options } = (client ?? {}) as {
+    callBuffer?: unknown
+    duplicate?: unknown
+    options?: { keyPrefix?: unknown; redisOptions?: { keyPrefix?: unknown } }
+  }
+  if (typeof callBuffer !== 'function' || typeof duplicate !== 'function')
+    throw optionError('client', 'a client of ioredis', client)
+  const prefix = options?.keyPrefix ?? options?.redisOptions?.keyPrefix
+  if (prefix !== undefined && prefix !== '')
+    throw optionError('client.options.keyPrefix', 'nothing, since namespace does that', prefix)
+}
+
+const MAX_LOGS = 100
+
+class RedisStorage implements Storage {
+  readonly name = 'redis'
+  readonly durable = true
+  readonly limits: Storage['limits'] = { enqueue: MAX_ENQUEUE, work: MAX_WORK }
+  readonly queue: RedisQueue
+  readonly session: RedisSession
+  readonly upkeep: RedisUpkeep
+  readonly records: RedisRecords
+  readonly locks: RedisLocks
+  readonly notices: RedisNotices
+  readonly #options: RedisStorageOptions
+  readonly #connection: Connection
+  #opening: Promise<StorageInfo> | undefined
+
+  constructor(options: RedisStorageOptions) {
+    this.#options = options
+    this.#connection = new Connection(new Keys(options.namespace ?? 'neotask'), options.clock)
+    this.notices = new RedisNotices(this.#connection)
+    this.queue = new RedisQueue(this.#connection, this.notices)
+    this.session = new RedisSession(this.#connection, MAX_LOGS)
+    this.upkeep = new RedisUpkeep(this.#connection)
+    this.records = new RedisRecords(this.#connection)
+    this.locks = new RedisLocks(this.#connection)
+  }
+
+  open(): Promise<StorageInfo> {
+    this.#opening ??= this.#open().catch((error: unknown) => {
+      this.#opening = undefined
+      throw error
+    })
+    return this.#opening
+  }
+
+  async close(): Promise<void> {
+    // A storage that is just opening is closed when it is open.
+    const opened = await this.#opening?.catch(() => undefined)
+    this.#opening = undefined
+    if (opened === undefined) return
+    await this.notices.close()
+    if (this.#options.client === undefined) this.#connection.client.disconnect()
+    this.#connection.set(undefined)
+  }
+
+  async #open(): Promise<StorageInfo> {
+    const { client: own, allowEviction = false } = this.#options
+    const client = own ?? connect(this.#options.url as string)
+    try {
+      const info = await checkServer(client, this.#connection.keys.shard, allowEviction)
+      this.#connection.set(client)
+      return info
+    } catch (error) {
+      if (own === undefined) client.disconnect()
+      throw error
+    }
+  }
+}
+
+function connect(url: string): Client {
+  const client = new Redis(url, { maxRetriesPerRequest: 2 })
+  // Without a listener an error of the connection would end the process; calls reject with it all the same.
+  client.on('error', () => undefined)
+  return client
+}
