@@ -131,6 +131,27 @@ test(
   },
 )
 
+test(
+  'a log that has outgrown its bound is back below it soon after its reader has gone',
+  { timeout: 60_000 },
+  async () => {
+    const pool = new TaskPool<string>({ storage: `sqlite:${database}`, concurrency: 0 })
+    await pool.start()
+    await pool.submit('before')
+    const reader = new Sqlite(database, { readonly: true })
+    reader.exec('BEGIN')
+    reader.prepare('SELECT count(*) FROM neotask_tasks').get()
+    while (logSize() <= BOUND * 1.2) await pool.submit('x'.repeat(900_000))
+    reader.exec('COMMIT')
+    reader.close()
+    // What is written next begins the log anew.
+    const timer = setInterval(() => void pool.submit('after'), 5)
+    await until('the log is back at its bound', () => logSize() < BOUND, 5000)
+    clearInterval(timer)
+    await pool.close()
+  },
+)
+
 test('a full disk refuses what is new, and loses nothing of what runs', { timeout: 60_000 }, async () => {
   const handle = new Sqlite(database)
   handle.pragma('journal_mode = WAL')

@@ -14,7 +14,7 @@ import { Worker } from 'node:worker_threads'
 export const ALONE = 1000
 /** The same with one: 32 MiB, which is reached only when the thread falls behind. */
 export const AHEAD = 8192
-/** Bytes of a log that are told, and that the file keeps when it is begun anew. */
+/** Bytes of a log that are told; the file keeps half of them when it is begun anew. */
 export const LARGE_LOG: number = 64 * 1024 * 1024
 /** Commits before a thread is worth its price. */
 const WORTH_WHILE = 200

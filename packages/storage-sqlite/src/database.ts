@@ -273,7 +273,7 @@ export class Database {
       }
       handle.pragma(`synchronous = ${synchronous}`)
       handle.pragma(`wal_autocheckpoint = ${ALONE}`)
-      handle.pragma(`journal_size_limit = ${LARGE_LOG}`)
+      handle.pragma(`journal_size_limit = ${LARGE_LOG / 2}`)
       handle.pragma('cache_size = -16000')
       const version = Number(handle.pragma('user_version', { simple: true }))
       checkVersion(this.name, Number(handle.pragma('application_id', { simple: true })), version, this.format)
