@@ -790,10 +790,20 @@ end
 q.toReady(t, q.scoreOf(t))
 return false
 end
+function q.reprioritize(t, priority)
+q.setPriority(t, priority)
+if t.p == 'l' then
+t.v = priority * BAND + t.v % BAND
+elseif t.p == 'r' and t.v then
+local since = t.r and t.r.s
+q.toReady(t, priority * BAND + t.v % BAND)
+if t.p == 'r' then rare(t).s = since end
+end
+end
 function q.revive(t)
 if t.p == 'f' then countError(t, -1) end
 local r = rare(t)
-r.at, r.rc, r.pb, r.to, r.h, r.su, r.dl, r.ra, r.e, r.f, r.re, r.ms, r.du, r.pr = nil
+r.at, r.rc, r.pb, r.to, r.h, r.su, r.dl, r.ra, r.e, r.f, r.re, r.ms, r.du, r.pr, r.wo = nil
 t.res = nil
 q.unwatch(t)
 if #q.waitsOf(t) > 0 then setWaits(t, {}) end
@@ -1398,22 +1408,19 @@ return known and (isWaiting(known) or known.r.wn == id)
 end
 local function replace(t, id, d, o)
 local r = rare(t)
-local wasReady = t.p ~= 'd'
-if (r.at or 0) > 0 then r.wo = now end
+if (r.at or 0) > 0 or not r.wo then r.wo = now end
 r.wn = id
 local _, _, _, codec, size, from = headerOf(d)
 local options = size ~= '' and string.sub(d, from, from + size - 1) or false
 q.redefine(t, string.byte(d, 7) % 4 >= 2, codec, string.sub(d, from + (tonumber(size) or 0)), options)
-q.setPriority(t, priorityOf(d))
 r.at, r.du, r.rc, r.pb, r.to, r.e, r.pr, r.cp = nil
 local delay = delayIn(r.wo, o)
-if delay > 0 then
-q.schedule(t, now + delay)
-elseif wasReady then
-q.toReady(t, t.v and priorityOf(d) * BAND + t.v % BAND)
-else
-q.toReady(t)
+if delay == 0 and t.p ~= 'd' then
+q.reprioritize(t, priorityOf(d))
+return
 end
+q.setPriority(t, priorityOf(d))
+if delay > 0 then q.schedule(t, now + delay) else q.toReady(t) end
 end
 function q.absorb(id, d, o)
 local t = namesake(o)
@@ -1951,16 +1958,7 @@ end
 q.revive(t)
 end,
 promote = function(t) q.toReady(t) end,
-reprioritize = function(t)
-q.setPriority(t, m.priority)
-if t.p == 'l' then
-t.v = m.priority * BAND + t.v % BAND
-elseif t.p == 'r' then
-local since = t.r and t.r.s
-q.toReady(t, m.priority * BAND + t.v % BAND)
-if t.p == 'r' then q.rare(t).s = since end
-end
-end,
+reprioritize = function(t) q.reprioritize(t, m.priority) end,
 remove = function(t)
 q.flush()
 local needed = q.neededBy(t)

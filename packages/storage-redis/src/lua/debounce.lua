@@ -1,6 +1,6 @@
 -- Debounce: a key names the newest task that was stored with it, and while that one waits, a task with the same key goes
 -- into it instead of being stored. `windows` has the ids by kind and key; of the task itself `wk` is the name of its window,
--- `wo` when that opened, `wn` the id of the last task that went into it.
+-- `wo` when that opened (none after a retry of the ended task), `wn` the id of the last task that went into it.
 local windows = {}
 
 local function namesake(o)
@@ -31,24 +31,21 @@ end
 
 local function replace(t, id, d, o)
   local r = rare(t)
-  local wasReady = t.p ~= 'd'
-  -- After an attempt the window that it closed is no more: this is a new one.
-  if (r.at or 0) > 0 then r.wo = now end
+  -- After an attempt, or a retry of the ended task, its window is no more: this is a new one.
+  if (r.at or 0) > 0 or not r.wo then r.wo = now end
   r.wn = id
   local _, _, _, codec, size, from = headerOf(d)
   local options = size ~= '' and string.sub(d, from, from + size - 1) or false
   q.redefine(t, string.byte(d, 7) % 4 >= 2, codec, string.sub(d, from + (tonumber(size) or 0)), options)
-  q.setPriority(t, priorityOf(d))
   r.at, r.du, r.rc, r.pb, r.to, r.e, r.pr, r.cp = nil
   local delay = delayIn(r.wo, o)
-  if delay > 0 then
-    q.schedule(t, now + delay)
-  elseif wasReady then
-    -- One that was ready keeps its place, so that it is not put off for ever.
-    q.toReady(t, t.v and priorityOf(d) * BAND + t.v % BAND)
-  else
-    q.toReady(t)
+  if delay == 0 and t.p ~= 'd' then
+    -- One that is ready keeps its place, so that it is not put off for ever.
+    q.reprioritize(t, priorityOf(d))
+    return
   end
+  q.setPriority(t, priorityOf(d))
+  if delay > 0 then q.schedule(t, now + delay) else q.toReady(t) end
 end
 
 -- Puts the task into the one with its key that waits. @returns the id of that one, nil when the task is to be stored

@@ -86,11 +86,24 @@ function q.takeBack(t, counts, maxReclaims)
   return false
 end
 
+-- Gives a waiting task the place of its age within another priority, wherever it waits.
+function q.reprioritize(t, priority)
+  q.setPriority(t, priority)
+  if t.p == 'l' then
+    t.v = priority * BAND + t.v % BAND
+  elseif t.p == 'r' and t.v then
+    -- One that became ready in this very step gets its place at the end of it.
+    local since = t.r and t.r.s
+    q.toReady(t, priority * BAND + t.v % BAND)
+    if t.p == 'r' then rare(t).s = since end
+  end
+end
+
 -- A final task's next life, at the end of its priority.
 function q.revive(t)
   if t.p == 'f' then countError(t, -1) end
   local r = rare(t)
-  r.at, r.rc, r.pb, r.to, r.h, r.su, r.dl, r.ra, r.e, r.f, r.re, r.ms, r.du, r.pr = nil
+  r.at, r.rc, r.pb, r.to, r.h, r.su, r.dl, r.ra, r.e, r.f, r.re, r.ms, r.du, r.pr, r.wo = nil
   t.res = nil
   q.unwatch(t)
   if #q.waitsOf(t) > 0 then setWaits(t, {}) end

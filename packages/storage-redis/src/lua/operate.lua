@@ -25,16 +25,7 @@ local actions = {
     q.revive(t)
   end,
   promote = function(t) q.toReady(t) end,
-  reprioritize = function(t)
-    q.setPriority(t, m.priority)
-    if t.p == 'l' then
-      t.v = m.priority * BAND + t.v % BAND
-    elseif t.p == 'r' then
-      local since = t.r and t.r.s
-      q.toReady(t, m.priority * BAND + t.v % BAND)
-      if t.p == 'r' then q.rare(t).s = since end
-    end
-  end,
+  reprioritize = function(t) q.reprioritize(t, m.priority) end,
   remove = function(t)
     q.flush()
     local needed = q.neededBy(t)
