@@ -1,5 +1,6 @@
 /** The suites by name. A row is one question that is asked of several subjects. */
 import { memoryRows } from './memory.js'
+import { redisRows } from './redis.js'
 import { sqliteRows } from './sqlite.js'
 import { threadRows } from './threads.js'
 
@@ -16,5 +17,6 @@ export interface Row {
 export const SUITES: Readonly<Record<string, { readonly rows: readonly Row[] }>> = {
   memory: { rows: memoryRows },
   sqlite: { rows: sqliteRows },
+  redis: { rows: redisRows },
   threads: { rows: threadRows },
 }

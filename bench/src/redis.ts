@@ -1,0 +1,368 @@
+/** One Redis beside BullMQ, bee-queue and GroupMQ: each measurement has a server of its own, started for it. */
+import { fork, type ChildProcess } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
+import { neotask, PEERS, type AddOptions, type Peer, type Producer } from './redis-peers.js'
+import { callsDuring, usageOf, withServer, type BenchServer } from './redis-server.js'
+import type { Row } from './suites.js'
+import { Deliveries, pause, payload, percentile, rate, type Payload } from './workload.js'
+
+const COUNT = 30_000
+const IN_FLIGHT = 100
+const BULK = 1000
+const PRIORITIES = 10
+const DUE_AT_ONCE = 10_000
+
+type Measure = (peer: Peer, server: BenchServer) => Promise<number>
+
+interface Question {
+  readonly name: string
+  readonly unit: string
+  readonly better: Row['better']
+  /** The peers that can do it. Default: all. */
+  readonly peers?: readonly string[]
+  readonly durable?: boolean
+}
+
+function row({ peers = Object.keys(PEERS), durable = false, ...row }: Question, measure: Measure): Row {
+  const subject = (name: string) => (): Promise<number> =>
+    withServer((server) => measure(PEERS[name] as Peer, server), durable)
+  return { ...row, subjects: Object.fromEntries(peers.map((name) => [name, subject(name)])) }
+}
+
+// -------------------------------------------------------------------------------------------------- workloads
+
+/** Adds `count` tasks and keeps `inFlight` of them on their way. */
+async function addAll(
+  producer: Producer,
+  count: number,
+  inFlight: number,
+  optionsOf?: (i: number) => AddOptions,
+): Promise<void> {
+  let next = 0
+  const lane = async (): Promise<void> => {
+    while (next < count) {
+      const i = next++
+      await producer.add(payload(i), optionsOf?.(i))
+    }
+  }
+  await Promise.all(Array.from({ length: inFlight }, lane))
+}
+
+async function addInBulk(producer: Producer, count: number): Promise<void> {
+  for (let from = 0; from < count; from += BULK) {
+    await producer.addMany(Array.from({ length: Math.min(BULK, count - from) }, (_, i) => payload(from + i)))
+  }
+}
+
+/** Times what happens between the connection of a producer and its end. */
+async function timed(
+  peer: Peer,
+  { port }: BenchServer,
+  count: number,
+  add: (producer: Producer) => Promise<void>,
+): Promise<number> {
+  const producer = await peer.produce(port)
+  const start = performance.now()
+  await add(producer)
+  const ms = performance.now() - start
+  await producer.close()
+  return rate(count, ms)
+}
+
+/** Stores the tasks first, then works them off. */
+function drain(concurrency: number, optionsOf?: (i: number) => AddOptions): Measure {
+  return async (peer, { port }) => {
+    const producer = await peer.produce(port)
+    if (optionsOf === undefined) await addInBulk(producer, COUNT)
+    else await addAll(producer, COUNT, IN_FLIGHT, optionsOf)
+    const deliveries = new Deliveries(COUNT)
+    const start = performance.now()
+    const stop = await peer.work(port, concurrency, ({ i }) => deliveries.count(i))
+    await deliveries.complete
+    const ms = performance.now() - start
+    await stop()
+    await producer.close()
+    deliveries.check()
+    return rate(COUNT, ms)
+  }
+}
+
+/** Adds and works at the same time. */
+const endToEnd: Measure = async (peer, { port }) => {
+  const deliveries = new Deliveries(COUNT)
+  const stop = await peer.work(port, IN_FLIGHT, ({ i }) => deliveries.count(i))
+  const producer = await peer.produce(port)
+  const start = performance.now()
+  await addAll(producer, COUNT, IN_FLIGHT)
+  await deliveries.complete
+  const ms = performance.now() - start
+  await stop()
+  await producer.close()
+  deliveries.check()
+  return rate(COUNT, ms)
+}
+
+/** Workers in processes of their own. */
+class Workers {
+  readonly #children: readonly ChildProcess[]
+
+  private constructor(children: readonly ChildProcess[]) {
+    this.#children = children
+  }
+
+  static async start(
+    peer: Peer,
+    count: number,
+    { port }: BenchServer,
+    deliveries: Deliveries,
+  ): Promise<Workers> {
+    const name = Object.keys(PEERS).find((each) => PEERS[each] === peer) as string
+    const program = fileURLToPath(new URL('redis-worker.js', import.meta.url))
+    const children = Array.from({ length: count }, () =>
+      fork(program, [name, String(port), String(IN_FLIGHT)]),
+    )
+    await Promise.all(children.map(async (child) => once(child, 'message')))
+    for (const child of children) {
+      child.on('message', (message) => {
+        for (const i of message as number[]) deliveries.count(i)
+      })
+    }
+    return new Workers(children)
+  }
+
+  async stop(): Promise<void> {
+    const ends = this.#children.map(async (child) => once(child, 'exit'))
+    for (const child of this.#children) child.send('stop')
+    await Promise.all(ends)
+  }
+}
+
+/** One process adds, others work. */
+function apart(processes: number): Measure {
+  return async (peer, server) => {
+    const deliveries = new Deliveries(COUNT)
+    const workers = await Workers.start(peer, processes, server, deliveries)
+    const producer = await peer.produce(server.port)
+    const start = performance.now()
+    await addAll(producer, COUNT, IN_FLIGHT)
+    await deliveries.complete
+    const ms = performance.now() - start
+    await workers.stop()
+    await producer.close()
+    deliveries.check()
+    return rate(COUNT, ms)
+  }
+}
+
+/** Submits and awaits the result of each. @returns what `figure` makes of the ms that each took and of all */
+function submitAndWait(
+  count: number,
+  inFlight: number,
+  figure: (latencies: number[], ms: number) => number,
+): Measure {
+  return async (peer, { port }) => {
+    const stop = await peer.work(port, IN_FLIGHT, () => undefined)
+    const producer = await peer.produce(port, true)
+    const run = async (data: Payload): Promise<number> => {
+      if (producer.run === undefined) throw new Error('this peer cannot wait for a result')
+      return await producer.run(data)
+    }
+    const deliveries = new Deliveries(count)
+    const latencies: number[] = []
+    let next = 0
+    const lane = async (): Promise<void> => {
+      while (next < count) {
+        const i = next++
+        const start = performance.now()
+        deliveries.count(await run(payload(i)))
+        latencies.push(performance.now() - start)
+      }
+    }
+    const start = performance.now()
+    await Promise.all(Array.from({ length: inFlight }, lane))
+    const ms = performance.now() - start
+    await stop()
+    await producer.close()
+    deliveries.check()
+    return figure(latencies, ms)
+  }
+}
+
+/** Offers tasks at a fixed rate, whatever comes of them. @returns ms from `add` to the handler */
+function offered(perSecond: number, count: number, share: number): Measure {
+  return async (peer, { port }) => {
+    const sentAt = new Float64Array(count)
+    const latencies: number[] = []
+    const deliveries = new Deliveries(count)
+    const handle = ({ i }: Payload): void => {
+      latencies.push(performance.now() - (sentAt[i] ?? NaN))
+      deliveries.count(i)
+    }
+    const stop = await peer.work(port, 10, handle)
+    const producer = await peer.produce(port)
+    await pause(500)
+    const adds: Promise<unknown>[] = []
+    const start = performance.now()
+    for (let i = 0; i < count;) {
+      const due = Math.min(count, Math.floor(((performance.now() - start) / 1000) * perSecond))
+      for (; i < due; i++) {
+        sentAt[i] = performance.now()
+        adds.push(producer.add(payload(i)))
+      }
+      await pause(1)
+    }
+    await Promise.all(adds)
+    await deliveries.complete
+    await stop()
+    await producer.close()
+    deliveries.check()
+    return percentile(latencies, share)
+  }
+}
+
+/** @returns ms by which tasks that are due at one instant are late, p99 */
+const dueAtOnce: Measure = async (peer, { port }) => {
+  const producer = await peer.produce(port)
+  const at = Date.now() + 6000
+  await addAll(producer, DUE_AT_ONCE, IN_FLIGHT, () => ({ at }))
+  if (Date.now() > at - 500) throw new Error('the tasks were not stored in time')
+  const lateness: number[] = []
+  const deliveries = new Deliveries(DUE_AT_ONCE)
+  const stop = await peer.work(port, IN_FLIGHT, ({ i }) => {
+    lateness.push(Date.now() - at)
+    deliveries.count(i)
+  })
+  await deliveries.complete
+  await stop()
+  await producer.close()
+  deliveries.check()
+  if (Math.min(...lateness) < -1) throw new Error('a task ran before its time')
+  return percentile(lateness, 0.99)
+}
+
+const bytesWaiting: Measure = async (peer, server) => {
+  const producer = await peer.produce(server.port)
+  // So that scripts and connections are there already.
+  await producer.add(payload(0))
+  const before = await usageOf(server)
+  await addInBulk(producer, COUNT)
+  const { memory } = await usageOf(server)
+  await producer.close()
+  return (memory - before.memory) / COUNT
+}
+
+/** What the whole life of one task takes. */
+function perTask(of: 'commands' | 'bytes'): Measure {
+  return async (peer, server) => {
+    const before = await usageOf(server)
+    await endToEnd(peer, server)
+    const after = await usageOf(server)
+    return (after[of] - before[of]) / COUNT
+  }
+}
+
+const idleCalls: Measure = async (peer, server) => {
+  const stop = await peer.work(server.port, 10, () => undefined)
+  await pause(2000)
+  const calls = await callsDuring(server, () => pause(10_000))
+  await stop()
+  return calls / 10
+}
+
+// ------------------------------------------------------------------------------------------------------- rows
+
+const throughput = { unit: 'tasks/s', better: 'more' } as const
+const latency = { unit: 'ms', better: 'less' } as const
+const withWait = ['neotask', 'BullMQ', 'bee-queue']
+const byPriority = (i: number): AddOptions => ({ priority: i % PRIORITIES })
+
+const addRow = (durable: boolean): Row =>
+  row(
+    { name: `add, 100 in flight${durable ? ', with AOF' : ''}`, ...throughput, durable },
+    async (peer, server) =>
+      timed(peer, server, COUNT, async (producer) => addAll(producer, COUNT, IN_FLIGHT)),
+  )
+const drainRow = (concurrency: number, durable: boolean): Row =>
+  row(
+    {
+      name: `drain 30 000 stored tasks, concurrency ${concurrency}${durable ? ', with AOF' : ''}`,
+      ...throughput,
+      durable,
+    },
+    drain(concurrency),
+  )
+const endToEndRow = (durable: boolean): Row =>
+  row(
+    {
+      name: `end to end, one process, concurrency 100${durable ? ', with AOF' : ''}`,
+      ...throughput,
+      durable,
+    },
+    endToEnd,
+  )
+
+const prefetchRow: Row = {
+  name: 'drain 30 000 stored tasks, concurrency 10, by what is claimed ahead',
+  ...throughput,
+  subjects: Object.fromEntries(
+    (['auto', 1, 20] as const).map((prefetch) => [
+      `neotask, prefetch ${prefetch}`,
+      () => withServer((server) => drain(10)(neotask(prefetch), server)),
+    ]),
+  ),
+}
+
+export const redisRows: readonly Row[] = [
+  row({ name: 'add, one by one', ...throughput }, async (peer, server) =>
+    timed(peer, server, 3000, async (producer) => addAll(producer, 3000, 1)),
+  ),
+  addRow(false),
+  row({ name: 'add, 1 000 in bulk', ...throughput }, async (peer, server) =>
+    timed(peer, server, COUNT, async (producer) => addInBulk(producer, COUNT)),
+  ),
+  drainRow(1, false),
+  drainRow(10, false),
+  drainRow(100, false),
+  endToEndRow(false),
+  row({ name: 'end to end, a producer and 1 worker process', ...throughput }, apart(1)),
+  row({ name: 'end to end, a producer and 3 worker processes', ...throughput }, apart(3)),
+  row(
+    { name: 'submit and wait, 100 in flight', ...throughput, peers: withWait },
+    submitAndWait(20_000, IN_FLIGHT, (latencies, ms) => rate(latencies.length, ms)),
+  ),
+  row(
+    { name: 'submit and wait, one at a time, p50', ...latency, peers: withWait },
+    submitAndWait(2000, 1, (latencies) => percentile(latencies, 0.5)),
+  ),
+  row(
+    { name: 'submit and wait, one at a time, p99', ...latency, peers: withWait },
+    submitAndWait(2000, 1, (latencies) => percentile(latencies, 0.99)),
+  ),
+  row({ name: 'add to start, 500 offered per second, p50', ...latency }, offered(500, 2500, 0.5)),
+  row({ name: 'add to start, 500 offered per second, p99', ...latency }, offered(500, 2500, 0.99)),
+  row({ name: 'add to start, an idle node, 20 per second, p99', ...latency }, offered(20, 100, 0.99)),
+  row(
+    {
+      name: 'drain 30 000 stored tasks of 10 priorities, concurrency 10',
+      ...throughput,
+      peers: ['neotask', 'BullMQ'],
+    },
+    drain(10, byPriority),
+  ),
+  row({ name: '10 000 tasks due at one instant, lateness p99', ...latency }, dueAtOnce),
+  row({ name: 'memory of Redis for a waiting task', unit: 'B', better: 'less' }, bytesWaiting),
+  row(
+    { name: 'commands of Redis for the life of a task, inside scripts too', unit: '', better: 'less' },
+    perTask('commands'),
+  ),
+  row(
+    { name: 'bytes to and from Redis for the life of a task', unit: 'B', better: 'less' },
+    perTask('bytes'),
+  ),
+  row({ name: 'calls of an idle worker', unit: '/s', better: 'less' }, idleCalls),
+  prefetchRow,
+  addRow(true),
+  drainRow(10, true),
+  endToEndRow(true),
+]
