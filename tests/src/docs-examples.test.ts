@@ -1,24 +1,27 @@
 /**
  * Every program in the documentation is type-checked and run as a user would run it: a process of its own, on the
  * built packages, that has to end by itself. What a line promises to print, `console.log(…) // text`, it must print.
+ * Where a program names {@link REDIS}, it gets a server of the tests.
  */
 import { spawn, spawnSync } from 'node:child_process'
-import { copyFileSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { filesOf, pages, programsOf, root, type Program } from './docs-pages.js'
+import { redisDatabase } from './redis-server.js'
 
 // Below this package, so that imports find what it depends on.
 const folder = join(import.meta.dirname, '..', 'dist', 'docs-examples')
 const programs = pages().flatMap(programsOf)
 const programFiles = pages().flatMap(filesOf)
 const LONGEST = 20_000
+const REDIS = 'redis://localhost:6379'
 
 let typeErrors = ''
 let work: string
 
-beforeAll(() => {
+beforeAll(async () => {
   work = mkdtempSync(join(tmpdir(), 'neotask-docs-'))
   rmSync(folder, { recursive: true, force: true })
   mkdirSync(join(folder, 'out'), { recursive: true })
@@ -45,6 +48,12 @@ beforeAll(() => {
   writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify(config))
   const tsc = join(root, 'node_modules', 'typescript', 'bin', 'tsc')
   typeErrors = spawnSync(process.execPath, [tsc, '-p', '.'], { cwd: folder, encoding: 'utf8' }).stdout
+  const onRedis = programs.filter(({ source }) => source.includes(REDIS))
+  for (const [index, program] of onRedis.entries()) {
+    const file = join(folder, 'out', `${fileOf(program)}.js`)
+    const source = readFileSync(file, 'utf8')
+    writeFileSync(file, source.replaceAll(REDIS, await redisDatabase(index + 1)))
+  }
 }, 120_000)
 
 afterAll(() => {
