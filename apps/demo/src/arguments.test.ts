@@ -39,6 +39,11 @@ describe('what is taken', () => {
     expect(await read('--storage', 'memory:')).toMatchObject({ storage: 'memory:' })
   })
 
+  it('takes the URL of a Redis server', async () => {
+    for (const url of ['redis://localhost', 'redis://ada:secret@10.0.0.1:6380/2', 'rediss://example.org'])
+      expect(await read('--redis', url)).toMatchObject({ storage: url })
+  })
+
   it('helps, whatever else is there', async () => {
     expect(await read('--help', 'nowhere')).toBe('help')
     expect(await read('-h')).toBe('help')
@@ -67,6 +72,12 @@ describe('what is refused, in one line', () => {
     [['--storage', 'sqlite:'], "got 'sqlite:'"],
     [['--storage', 'redis://localhost'], "got 'redis://localhost'"],
     [['--storage', ''], "got ''"],
+    [['--redis', 'localhost:6379'], "--redis: expected a URL such as redis://localhost:6379, got 'localhost"],
+    [['--redis', 'http://localhost'], "got 'http://localhost'"],
+    [['--redis', 'redis://'], "got 'redis://'"],
+    [['--redis='], "got ''"],
+    [['--redis'], 'redis'],
+    [['--redis', 'redis://x', '--storage', 'memory:'], '--storage and --redis: one of them, got both'],
     [['--storage', 'sqlite:nowhere/a.db'], '--storage: there is no folder'],
     [['--storage', 'sqlite:folder'], 'is a folder, not a file'],
   ])('%j', async (args, words) => {

@@ -10,7 +10,7 @@ import { parseArgs, type ParseArgsConfig } from 'node:util'
 export interface Arguments {
   /** The real path of the folder to read. */
   readonly folder: string
-  /** `memory:` or `sqlite:` and an absolute path; `undefined` for a file of the demo's own. */
+  /** `memory:`, `sqlite:` and an absolute path, or a Redis URL; `undefined` for a file of the demo's own. */
   readonly storage: string | undefined
   readonly concurrency: number
   readonly fresh: boolean
@@ -32,7 +32,8 @@ const MOST = 1000
 const DEFAULT_CONCURRENCY = Math.max(4, 2 * availableParallelism())
 
 export const HELP: string = `Reads every file below a folder and computes its SHA-256, lines, words and gzip ratio, as tasks of a NeoTask pool
-that live in a SQLite file. Stop it, even with kill -9, and start it again: it goes on where it was.
+that live in a SQLite file. Stop it, even with kill -9, and start it again: it goes on where it was. With --redis, start
+it in several terminals: they share the work.
 
   npm start -- [folder] [options]
 
@@ -40,6 +41,7 @@ that live in a SQLite file. Stop it, even with kill -9, and start it again: it g
                      .git, node_modules and dist are left out, symbolic links are not followed
   --storage <url>    where the tasks live: sqlite:./tasks.db, or memory: to keep nothing;
                      default: a SQLite file in the cache folder, one for each folder read
+  --redis <url>      tasks in a Redis server instead: redis://localhost:6379
   --concurrency <n>  files worked on at the same time, 1 to ${MOST}; default: ${DEFAULT_CONCURRENCY}
   --fresh            start over, whatever was finished before
   --help             show this
@@ -49,6 +51,7 @@ Exit codes: 0 finished (files that could not be read are listed), 2 bad argument
 
 const OPTIONS = {
   storage: { type: 'string' },
+  redis: { type: 'string' },
   concurrency: { type: 'string' },
   fresh: { type: 'boolean', default: false },
   help: { type: 'boolean', short: 'h', default: false },
@@ -67,7 +70,7 @@ export async function readArguments(
   const [folder] = positionals
   return {
     concurrency: readConcurrency(values.concurrency),
-    storage: values.storage === undefined ? undefined : await readStorage(values.storage, base),
+    storage: await readPlace(values, base),
     fresh: values.fresh,
     folder: await readFolder(folder === undefined ? defaultFolder : resolve(base, folder), folder),
   }
@@ -91,6 +94,22 @@ function readConcurrency(text: string | undefined): number {
   const value = /^\d+$/.test(text) ? Number(text) : NaN
   if (value >= 1 && value <= MOST) return value
   throw new UsageError(`--concurrency: expected a whole number from 1 to ${MOST}, got '${text}'`)
+}
+
+/** Where the tasks live, by whichever of the two options is there. */
+async function readPlace(
+  { storage, redis }: { storage?: string; redis?: string },
+  base: string,
+): Promise<string | undefined> {
+  if (redis === undefined) return storage === undefined ? undefined : await readStorage(storage, base)
+  if (storage !== undefined) throw new UsageError('--storage and --redis: one of them, got both')
+  return readRedis(redis)
+}
+
+function readRedis(url: string): string {
+  const { protocol, hostname } = URL.canParse(url) ? new URL(url) : { protocol: '', hostname: '' }
+  if ((protocol === 'redis:' || protocol === 'rediss:') && hostname !== '') return url
+  throw new UsageError(`--redis: expected a URL such as redis://localhost:6379, got '${url}'`)
 }
 
 async function readStorage(url: string, base: string): Promise<string> {

@@ -7,6 +7,7 @@ import { mkdir, mkdtemp, readdir, realpath, rm, symlink, truncate, writeFile } f
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { redisUrl } from '../../../tests/src/redis-server.js'
 import type { Analysis } from './analyse.js'
 import { currentQueue } from './place.js'
 
@@ -202,6 +203,62 @@ describe('a whole run', { timeout: 30_000 }, () => {
     expect(lines.length).toBeLessThanOrEqual(seconds + 1)
     expect(lines.at(-1)).toMatch(/^51 of 51 files, 100 %, /)
     for (const line of lines) expect(line).toMatch(/^[\x20-\x7e]+$/)
+  })
+})
+
+describe('on Redis', { timeout: 60_000 }, () => {
+  beforeEach(async () => {
+    url = await redisUrl()
+  })
+
+  it('computes every file right, and finds all of it finished the next time', async () => {
+    const sums = await plant(60, 2000)
+    const first = await demo(tree, '--redis', url)
+    expect(first).toMatchObject({ code: 0 })
+    expect(first.stdout).toContain(`The tasks are in ${url}\n`)
+    expect(first.stdout).toMatch(/tasks +60 +60 +0 +0 /)
+    const storage = await peek()
+    const records = await storage.records('success')
+    await storage.close()
+    expect(new Map(records.map((record) => [pathOf(record), sumOf(record)]))).toEqual(sums)
+
+    const second = await demo(tree, '--redis', url)
+    expect(second).toMatchObject({ code: 0, stderr: '' })
+    expect(second.stdout).toContain('All of them were finished before; --fresh starts over.')
+    expect((await demo(tree, '--redis', url, '--fresh')).stdout).toMatch(/tasks +60 +60 +0 +0 /)
+    expect(await readdir(base)).toEqual(['tree'])
+  })
+
+  it('shares the work between two processes, and goes on when one of them is killed', async () => {
+    const sums = await plant(400, 60_000)
+    const args = [tree, '--redis', url, '--concurrency', '4']
+    const killed = start(args)
+    const other = start(args)
+    const storage = await peek()
+    await until('some are finished', async () => (await storage.counts()).success >= 40)
+    killed.child.kill('SIGKILL')
+    expect(await killed.ended).toMatchObject({ signal: 'SIGKILL' })
+    const before = (await storage.records('success')).length
+    expect(before).toBeLessThan(400)
+
+    const { code, stdout } = await other.ended
+    expect(code).toBe(0)
+    expect(stdout).toMatch(/total +400 |\.txt +400 /)
+    // It has not done all of them itself.
+    expect(Number(/tasks +[\d,]+ +([\d,]+)/.exec(stdout)?.[1])).toBeLessThan(400)
+    const after = await storage.records('success')
+    expect(await storage.counts()).toMatchObject({ success: 400, failed: 0, pending: 0, running: 0 })
+    await storage.close()
+    expect(new Map(after.map((record) => [pathOf(record), sumOf(record)]))).toEqual(sums)
+    expect(after.every(({ attempts }) => attempts === 1)).toBe(true)
+  })
+
+  it('shows no password, and says in one line that no server is there', async () => {
+    const { code, stdout, stderr } = await demo(tree, '--redis', 'redis://ada:secret@127.0.0.1:1')
+    expect(code).toBe(1)
+    expect(stderr).toMatch(/^demo: Redis: /)
+    expect(stderr.trimEnd().split('\n')).toHaveLength(1)
+    expect(stdout + stderr).not.toContain('secret')
   })
 })
 

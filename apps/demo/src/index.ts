@@ -1,5 +1,5 @@
 /**
- * The demo: one task for each file below a folder, in a pool on one SQLite file. Each task's id is made from what the
+ * The demo: one task for each file below a folder, in a pool on one SQLite file or in Redis. Each task's id is made from what the
  * file was, so a second start, after the end or after kill -9, finds what the first one finished and goes on from
  * there.
  *
@@ -10,7 +10,7 @@ import { join } from 'node:path'
 import { analyse, type Analysis } from './analyse.js'
 import { HELP, readArguments, UsageError, type Arguments } from './arguments.js'
 import { formatBytes, formatCount, printable } from './format.js'
-import { currentQueue, defaultStorage, filesOf, freshQueue } from './place.js'
+import { currentQueue, defaultStorage, filesOf, freshQueue, withoutPassword } from './place.js'
 import { Progress } from './progress.js'
 import { reportPool, reportResults, Totals } from './report.js'
 import { listenForStop } from './stop.js'
@@ -99,7 +99,7 @@ async function work(pool: FilePool, folder: string, url: string, signal: AbortSi
   const { files, unlisted } = await walk(folder, { except: filesOf(url), signal })
   const size = files.reduce((sum, file) => sum + file.size, 0)
   print(`${printable(folder)}: ${formatCount(files.length)} files, ${formatBytes(size)}\n`)
-  print(`The tasks are in ${printable(url)}\n`)
+  print(`The tasks are in ${printable(withoutPassword(url))}\n`)
 
   const totals = new Totals()
   for (const { path, reason } of unlisted)

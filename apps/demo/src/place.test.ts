@@ -3,7 +3,7 @@ import { mkdtemp, rm, stat, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { currentQueue, defaultStorage, filesOf, freshQueue } from './place.js'
+import { currentQueue, defaultStorage, filesOf, freshQueue, withoutPassword } from './place.js'
 
 describe('defaultStorage', () => {
   let cache: string
@@ -44,8 +44,19 @@ describe('defaultStorage', () => {
 describe('filesOf', () => {
   it('names the database and what SQLite puts beside it', () => {
     expect(filesOf('memory:')).toEqual([])
+    expect(filesOf('redis://localhost')).toEqual([])
     expect(filesOf('sqlite:/a.db')).toEqual(['/a.db', '/a.db-wal', '/a.db-shm', '/a.db-journal'])
   })
+})
+
+describe('withoutPassword', () => {
+  it.each([
+    ['memory:', 'memory:'],
+    ['sqlite:/a:b@c.db', 'sqlite:/a:b@c.db'],
+    ['redis://localhost:6379', 'redis://localhost:6379'],
+    ['redis://ada:secret@localhost/2', 'redis://ada:***@localhost/2'],
+    ['rediss://:secret@localhost', 'rediss://:***@localhost'],
+  ])('shows %s as %s', (url, shown) => expect(withoutPassword(url)).toBe(shown))
 })
 
 describe('freshQueue', () => {

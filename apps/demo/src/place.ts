@@ -1,6 +1,6 @@
 /**
- * Where the demo keeps its tasks: a file for each folder read, in the user's cache, and in it a queue for each time
- * that somebody started over.
+ * Where the demo keeps its tasks: a file for each folder read, in the user's cache, or the storage that the user names; and
+ * in it a queue for each folder and each time that somebody started over.
  */
 import { isFinal, TASK_STATES, type QueueRef, type Storage } from '@neotask/core'
 import { createHash } from 'node:crypto'
@@ -37,6 +37,14 @@ export function filesOf(url: string): string[] {
   if (!url.startsWith('sqlite:')) return []
   const file = url.slice('sqlite:'.length)
   return ['', '-wal', '-shm', '-journal'].map((suffix) => file + suffix)
+}
+
+/** A storage URL as it may be shown. */
+export function withoutPassword(url: string): string {
+  if (!/^rediss?:/.test(url)) return url
+  const shown = new URL(url)
+  if (shown.password !== '') shown.password = '***'
+  return shown.href
 }
 
 /** The queue for the tasks of this folder. */
