@@ -1,5 +1,5 @@
 /** The reference names what the code has, and nothing else; every link of the documentation leads somewhere. */
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { describe, expect, it } from 'vitest'
 import { pages, root } from './docs-pages.js'
@@ -81,6 +81,44 @@ describe('events.md', () => {
     )
     expect(events.length).toBeGreaterThan(5)
     expect(rows.sort()).toEqual(events.sort())
+  })
+})
+
+describe('redis-keys.md', () => {
+  const text = page('redis-keys.md')
+  const folder = join(root, 'packages', 'storage-redis', 'src', 'lua')
+  const scripts = new Map(readdirSync(folder).map((file) => [file, readFileSync(join(folder, file), 'utf8')]))
+
+  /** What stands as code in the first column of the tables. */
+  const rows = (title: string): string[] =>
+    [
+      ...section(text, title)
+        .split(/^### /m)[0]!
+        .matchAll(/^\|( `[^|]+) \|/gm),
+    ].flatMap(([, cell = '']) => [...cell.matchAll(/`([^`]+)`/g)].map((match) => match[1] ?? ''))
+  /** Names of keys that scripts put together, without what depends on a task: `done:s` and `done:` are one. */
+  const keysBehind = (prefix: string): string[] => {
+    const found = [...scripts.values()].flatMap((script) => [
+      ...script.matchAll(new RegExp(`\\b${prefix} \\.\\. '([a-z:]+)'`, 'g')),
+    ])
+    return [...new Set(found.map(([, name = '']) => name.replace(/^(done|kept|look):.*/, '$1:')))].sort()
+  }
+
+  it.each([
+    ['Of the shard', 'S'],
+    ['Of a queue', 'Q'],
+  ])('%s: names every key, and no other', (title, prefix) => {
+    expect(
+      rows(title)
+        .map((name) => name.replace(/<.*/, ''))
+        .sort(),
+    ).toEqual(keysBehind(prefix))
+  })
+
+  it('names every script, and no other', () => {
+    const whole = [...scripts].filter(([, script]) => script.startsWith('--!'))
+    const names = whole.map(([file]) => file.replace('.lua', ''))
+    expect(rows('Scripts and their limits').sort()).toEqual(names.sort())
   })
 })
 
