@@ -43,9 +43,9 @@ export interface SentMessages {
 /** Sessions that one step has to wake for a kind. */
 const WOKEN = 16
 /** Steps after which a message that nobody waited for has come. */
-const LATE = 10
-/** How often a message that is missing is looked for again. */
-const TURNS = 20
+const LATE = 100
+/** How long a message that is missing is waited for, in ms: servers of a cluster pass them on when they find the time. */
+const PATIENCE = 500
 
 /** Notes who has to be told of ends that a step brought. */
 export function owe(listeners: readonly Listener[], queue: ModelQueue, instance: number): void {
@@ -80,7 +80,8 @@ export async function checkMessages(sent: SentMessages): Promise<void> {
 
 /** Waits until nothing is missing, and fails when that does not come. */
 export async function patiently(look: () => string | undefined): Promise<void> {
-  for (let turns = 0; turns < TURNS && look() !== undefined; turns++)
+  const until = systemClock.monotonic() + PATIENCE
+  while (look() !== undefined && systemClock.monotonic() < until)
     await new Promise<void>((resolve) => systemClock.after(1, resolve, { hold: true }))
   assert.equal(look(), undefined)
 }

@@ -84,8 +84,9 @@ export async function runRandomSuite(
       return { error, used: error instanceof CommandError ? error.index + 1 : list.length }
     }
   }
+  let first: Trial
   const details = await fc.check(
-    fc.asyncProperty(lists.arbitrary, async (list) => (await attempt(list)) === undefined),
+    fc.asyncProperty(lists.arbitrary, async (list) => (first = await attempt(list)) === undefined),
     // fast-check counts runs from 0.
     {
       seed,
@@ -97,7 +98,10 @@ export async function runRandomSuite(
   if (!details.failed) return { runs: details.numRuns, commands, seed }
   const list = details.counterexample?.[0] ?? []
   const failure = await attempt(list)
-  if (failure === undefined) throw new Error(`seed ${seed}: the same commands failed, and then did not`)
+  if (failure === undefined)
+    throw new Error(`seed ${seed}: the same commands failed, and then did not`, {
+      cause: first?.error,
+    })
   const until = systemClock.monotonic() + shrinkFor
   const mayGoOn = (): boolean => systemClock.monotonic() < until
   const { smallest, error } = await shrink(lists.elementsOf(list), failure, { element, attempt, mayGoOn })
