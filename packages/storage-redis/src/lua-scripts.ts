@@ -1279,16 +1279,16 @@ end
 return table.concat(ends, ' ')
 end
 function q.describe(list)
-local ids, defs, scores, rest = {}, {}, {}, {}
+local ids, defs, rest = {}, {}, {}
 for i = 1, #list do
 local t = list[i]
-ids[i], defs[i], scores[i] = t.id, t.d, string.match(t.e, '^%+?%d+ %d+ (%S+)')
+ids[i], defs[i] = t.id, t.d
 if t.r then
 local n = #rest
 rest[n + 1], rest[n + 2], rest[n + 3], rest[n + 4] = i, cmsgpack.pack(t.r), parentsOf(t.r), int(t.since or now)
 end
 end
-return { ids, defs, scores, rest }
+return { table.concat(ids, ' '), defs, rest }
 end
 q.parentsOf = parentsOf
 function q.entriesAfter(s, token)
@@ -1309,7 +1309,7 @@ return q.scoreOf(a) < q.scoreOf(b)
 end)
 for i = 1, #list do tokens[i] = int(q.tokenOf(list[i])) end
 local described = q.describe(list)
-described[5] = tokens
+described[4] = tokens
 return described
 end
 function q.settledToken(t)
@@ -2379,7 +2379,7 @@ end
 end
 C('ZREMRANGEBYRANK', READY, 0, n - 1)
 C('HSET', own, unpack(entries))
-result.claimed = { ids, defs, scores, rest }
+result.claimed = { table.concat(ids, ' '), defs, rest }
 return result
 end
 local function claim(want)

@@ -26,8 +26,6 @@ const STATES: Readonly<Record<string, TaskState>> = {
   k: 'skipped',
 }
 
-const BAND = 2 ** 43
-
 export function stateOf(place: string): TaskState {
   return STATES[place] as TaskState
 }
@@ -140,7 +138,9 @@ const PLAIN: UnpackedMap = new Map<string, Unpacked>()
 
 /** @param now ms of the storage's time at the claim; `undefined` when it was another one */
 export function parseClaimed(reply: Reply | undefined, token: number, now: number | undefined): Claimed[] {
-  const [ids, definitions, scores, rest = [], tokens] = listOf(reply).map(listOf)
+  const [text, ...lists] = listOf(reply)
+  const [definitions = [], rest = [], tokens = []] = lists.map(listOf)
+  if (definitions.length === 0) return []
   const special = new Map<number, Special>()
   for (let i = 0; i < rest.length; i += 4) {
     const [rare, parents, since] = rest.slice(i + 1, i + 4)
@@ -150,23 +150,30 @@ export function parseClaimed(reply: Reply | undefined, token: number, now: numbe
       since: numberOf(since),
     })
   }
-  return (ids ?? []).map((id, index) => {
-    const { createdAt, priority: _, ...definition } = decodeDefinition(bytesOf(definitions?.[index]))
-    const { rare = PLAIN, parents = '', since = createdAt } = special.get(index) ?? {}
-    return {
-      id: textOf(id),
-      token: now === undefined ? numberOf(tokens?.[index]) : token,
-      ...definition,
-      priority: Math.floor(numberOf(scores?.[index]) / BAND),
-      attempts: numberIn(rare, 'at') ?? 0,
-      reclaims: numberIn(rare, 'rc') ?? 0,
-      probation: rare.get('pb') !== undefined,
-      waited: now === undefined ? 0 : Math.max(0, now - since),
-      checkpoint: encodedIn(rare, 'cp'),
-      parents: rare.get('a') === undefined ? undefined : parseParents(parents),
-      timedOut: rare.get('to') === undefined ? undefined : true,
-    }
-  })
+  return textOf(text)
+    .split(' ')
+    .map((id, index) => {
+      const { createdAt, priority, kind, payload, codec, options } = decodeDefinition(
+        bytesOf(definitions[index]),
+      )
+      const { rare = PLAIN, parents = '', since = createdAt } = special.get(index) ?? {}
+      return {
+        id,
+        token: now === undefined ? numberOf(tokens[index]) : token,
+        kind,
+        payload,
+        codec,
+        options,
+        priority,
+        attempts: numberIn(rare, 'at') ?? 0,
+        reclaims: numberIn(rare, 'rc') ?? 0,
+        probation: rare.get('pb') !== undefined,
+        waited: now === undefined ? 0 : Math.max(0, now - since),
+        checkpoint: encodedIn(rare, 'cp'),
+        parents: rare.get('a') === undefined ? undefined : parseParents(parents),
+        timedOut: rare.get('to') === undefined ? undefined : true,
+      }
+    })
 }
 
 const parseParents = (text: string): Parent[] =>

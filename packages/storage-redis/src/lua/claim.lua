@@ -109,19 +109,19 @@ local function parentsOf(r)
   return table.concat(ends, ' ')
 end
 
--- What a claim says of tasks: ids, definitions, scores; then of those that have what few have: number, that, the ends of
+-- What a claim says of tasks: their ids in one text, definitions, and of those that have what few have: number, that, the ends of
 -- parents, and since when it was ready.
 function q.describe(list)
-  local ids, defs, scores, rest = {}, {}, {}, {}
+  local ids, defs, rest = {}, {}, {}
   for i = 1, #list do
     local t = list[i]
-    ids[i], defs[i], scores[i] = t.id, t.d, string.match(t.e, '^%+?%d+ %d+ (%S+)')
+    ids[i], defs[i] = t.id, t.d
     if t.r then
       local n = #rest
       rest[n + 1], rest[n + 2], rest[n + 3], rest[n + 4] = i, cmsgpack.pack(t.r), parentsOf(t.r), int(t.since or now)
     end
   end
-  return { ids, defs, scores, rest }
+  return { table.concat(ids, ' '), defs, rest }
 end
 q.parentsOf = parentsOf
 
@@ -144,6 +144,6 @@ function q.entriesAfter(s, token)
   end)
   for i = 1, #list do tokens[i] = int(q.tokenOf(list[i])) end
   local described = q.describe(list)
-  described[5] = tokens
+  described[4] = tokens
   return described
 end

@@ -232,7 +232,7 @@ local function claimPlain(want, bytes, bound)
   end
   C('ZREMRANGEBYRANK', READY, 0, n - 1)
   C('HSET', own, unpack(entries))
-  result.claimed = { ids, defs, scores, rest }
+  result.claimed = { table.concat(ids, ' '), defs, rest }
   return result
 end
 
