@@ -1,23 +1,24 @@
 /**
- * The connection to Redis, and the one way in which scripts are called: by their hash, and with their text where the
+ * A storage's way to Redis, and the one way in which scripts are called: by their hash, and with their text where the
  * server does not know it (any more).
  */
 import { StorageUnavailableError, type Clock } from '@neotask/core'
-import type { Cluster, Redis } from 'ioredis'
 import { createHash } from 'node:crypto'
 import type { Keys } from './keys.js'
 import { SCRIPTS, type ScriptName } from './lua-scripts.js'
+import type { Client, Listener, SharedConnection } from './shared-connection.js'
 
 export type Argument = string | number | Buffer
 /** What a script answers: texts come as bytes. */
 export type Reply = number | Buffer | null | readonly Reply[]
 
-export type Client = Redis | Cluster
-
 interface Script {
   readonly source: string
   readonly hash: string
 }
+
+/** Scripts that only read: what a lost connection left open is simply asked again. */
+const READS: ReadonlySet<ScriptName> = new Set(['get', 'list', 'counts', 'errors', 'history'])
 
 const assembled = new Map<ScriptName, Script>()
 
@@ -35,7 +36,7 @@ function scriptOf(name: ScriptName): Script {
 export class Connection {
   readonly keys: Keys
   readonly #clock: Clock | undefined
-  #client: Client | undefined
+  #shared: SharedConnection | undefined
 
   /** @param clock a test's; without it the server's time counts */
   constructor(keys: Keys, clock: Clock | undefined) {
@@ -43,15 +44,8 @@ export class Connection {
     this.#clock = clock
   }
 
-  get client(): Client {
-    if (this.#client === undefined) {
-      throw new StorageUnavailableError('STORAGE_UNAVAILABLE', 'the storage is not open: call open() first')
-    }
-    return this.#client
-  }
-
-  set(client: Client | undefined): void {
-    this.#client = client
+  set(shared: SharedConnection | undefined): void {
+    this.#shared = shared
   }
 
   /** Calls a script of the shard. */
@@ -64,30 +58,78 @@ export class Connection {
     return this.#call(script, [this.keys.shard, queue], args)
   }
 
+  async publish(channel: string, message: string): Promise<void> {
+    await this.#send('publish', (client) => client.publish(channel, message))
+  }
+
+  /** @returns the function that ends it */
+  async subscribe(channel: string, listener: Listener): Promise<() => Promise<void>> {
+    try {
+      return await this.#open.subscribe(channel, listener)
+    } catch (error) {
+      throw unavailable('subscribe', error)
+    }
+  }
+
+  get #open(): SharedConnection {
+    if (this.#shared === undefined) {
+      throw new StorageUnavailableError('STORAGE_UNAVAILABLE', 'the storage is not open: call open() first')
+    }
+    return this.#shared
+  }
+
   async #call(script: ScriptName, keys: readonly string[], args: readonly Argument[]): Promise<Reply> {
-    const { client } = this
     const { source, hash } = scriptOf(script)
     const rest = [keys.length, ...keys, this.#clock?.now() ?? '', ...args]
+    const call = (): Promise<Reply> =>
+      this.#send(script, async (client) => {
+        try {
+          return (await client.callBuffer('evalsha', [hash, ...rest])) as Reply
+        } catch (error) {
+          if (!(error as Error).message.startsWith('NOSCRIPT')) throw error
+          return (await client.callBuffer('eval', [source, ...rest])) as Reply
+        }
+      })
+    if (!READS.has(script)) return call()
     try {
-      try {
-        return (await client.callBuffer('evalsha', [hash, ...rest])) as Reply
-      } catch (error) {
-        if (!(error as Error).message.startsWith('NOSCRIPT')) throw error
-        return (await client.callBuffer('eval', [source, ...rest])) as Reply
-      }
+      return await call()
     } catch (error) {
-      throw unavailable(script, error)
+      if (!(error as StorageUnavailableError).uncertain) throw error
+      return call()
+    }
+  }
+
+  async #send<T>(what: string, command: (client: Client) => Promise<T>): Promise<T> {
+    const shared = this.#open
+    try {
+      // Without a step of the promise queue when it is, which nearly always holds.
+      if (shared.commands.status !== 'ready') await shared.ready()
+      return await command(shared.commands)
+    } catch (error) {
+      throw unavailable(what, error)
     }
   }
 }
 
+/** Answers that may be others later. Older servers put what a script met into the middle of a sentence. */
+const TEMPORARY =
+  /(?:^|-)(OOM|BUSY|LOADING|READONLY|MISCONF|NOREPLICAS|MASTERDOWN|CLUSTERDOWN|TRYAGAIN|UNKILLABLE)\b/
+
 /** What Redis answered was not carried out; when there was no answer, nobody knows. */
-function unavailable(script: ScriptName, error: unknown): StorageUnavailableError {
+export function unavailable(what: string, error: unknown): StorageUnavailableError {
+  if (error instanceof StorageUnavailableError) return error
   const { message, name } = error as Error
   const isAnswer = name === 'ReplyError'
-  return new StorageUnavailableError('STORAGE_UNAVAILABLE', `Redis: ${script}: ${message}`, {
+  // The socket was closed between the look at it and the command.
+  const isUnsent = message.startsWith("Stream isn't writeable")
+  const text = isUnsent
+    ? 'there is no connection'
+    : name === 'MaxRetriesPerRequestError'
+      ? 'the connection was lost before the answer came'
+      : message
+  return new StorageUnavailableError('STORAGE_UNAVAILABLE', `Redis: ${what}: ${text}`, {
     cause: error,
-    retryable: !isAnswer || /^(OOM|BUSY|LOADING|READONLY|CLUSTERDOWN|TRYAGAIN|MASTERDOWN)/.test(message),
-    uncertain: !isAnswer,
+    retryable: !isAnswer || TEMPORARY.test(message),
+    uncertain: !isAnswer && !isUnsent,
   })
 }

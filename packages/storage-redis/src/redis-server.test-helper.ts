@@ -49,7 +49,7 @@ export async function startServer(args: readonly string[] = []): Promise<TestSer
 }
 
 /** Waits until the server answers. */
-async function ready(server: ChildProcess, url: string): Promise<void> {
+export async function ready(server: ChildProcess, url: string): Promise<void> {
   const failed = new Promise<never>((_, reject) => {
     server.once('error', (cause) => reject(new Error(WHAT_TO_INSTALL, { cause })))
     server.once('exit', (code) => reject(new Error(`redis-server ended with ${code}`)))

@@ -84,6 +84,9 @@ describe('options', () => {
     [{}, 'url: expected the URL of a Redis server, got undefined'],
     [{ url: 'redis://here', client: {} }, 'url: expected nothing when a client is given'],
     [{ client: {} }, 'client: expected a client of ioredis, got an object'],
+    [{ options: 1 }, 'options: expected options of ioredis, got 1'],
+    [{ options: {}, client: {} }, 'options: expected nothing when a client is given'],
+    [{ options: { keyPrefix: 'mine:' } }, 'options.keyPrefix: expected nothing, since namespace does that'],
     [{ url: 'redis://here', namespace: 'a b' }, 'namespace: expected 1 to 64 characters'],
     [{ url: 'redis://here', allowEviction: 1 }, 'allowEviction: expected true or false, got 1'],
   ])('%j is refused', (options, message) => {

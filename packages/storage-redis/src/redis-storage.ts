@@ -5,9 +5,9 @@
  * namespace share one hash tag, so the same works on a Cluster. What an acknowledged task survives is what Redis was
  * configured for: `appendonly`, its `appendfsync`, and replicas.
  */
-import { optionError, type Clock, type Storage, type StorageInfo } from '@neotask/core'
-import { Redis, type Cluster } from 'ioredis'
-import { Connection, type Client } from './connection.js'
+import { NeoTaskError, optionError, type Clock, type Storage, type StorageInfo } from '@neotask/core'
+import type { Cluster, Redis, RedisOptions } from 'ioredis'
+import { Connection, unavailable } from './connection.js'
 import { checkNamespace, Keys } from './keys.js'
 import { RedisLocks } from './redis-locks.js'
 import { RedisNotices } from './redis-notices.js'
@@ -16,6 +16,7 @@ import { RedisRecords } from './redis-records.js'
 import { MAX_WORK, RedisSession } from './redis-session.js'
 import { RedisUpkeep } from './redis-upkeep.js'
 import { checkServer } from './server-check.js'
+import { SharedConnection } from './shared-connection.js'
 
 /** Tasks in one `enqueue`, unless a unit is larger. */
 const MAX_ENQUEUE = 200
@@ -24,8 +25,16 @@ export interface RedisStorageOptions {
   /** `redis://user:password@host:port/db`, `rediss://…` for TLS, or the path of a Unix socket. */
   readonly url?: string | undefined
   /**
-   * An ioredis client of your own, stand-alone, Sentinel or Cluster, instead of `url`. It is never closed by us; for
-   * messages we make a second one like it. Its `keyPrefix` must be empty: use `namespace`.
+   * Options of ioredis, beside `url` or instead of it: `{ host, port, username, password, db, tls, protocol }`, or
+   * `{ sentinels, name }`. Storages with the same `url` and equal `options` share their connections. `keyPrefix` must be
+   * empty: use `namespace`. Not taken over are `enableOfflineQueue`, `maxRetriesPerRequest`, `autoResubscribe`,
+   * `autoResendUnfulfilledCommands`, `replyMapping` and `lazyConnect`, which the storage sets itself.
+   */
+  readonly options?: RedisOptions | undefined
+  /**
+   * An ioredis client of your own, stand-alone, Sentinel or Cluster, instead of `url` and `options`. It is never closed
+   * by us; for messages we make a second one like it. Its `keyPrefix` must be empty: use `namespace`. How it reconnects
+   * is up to you; without `socketTimeout` it does not notice a server that falls silent.
    */
   readonly client?: Redis | Cluster | undefined
   /** What all keys begin with: 1 to 64 characters of `A-Z a-z 0-9 . _ -`. Default: `'neotask'`. */
@@ -48,13 +57,24 @@ function checkOptions(options: unknown): asserts options is RedisStorageOptions 
   if (options === null || typeof options !== 'object') {
     throw optionError('url', 'the URL of a Redis server, or options', options)
   }
-  const { url, client, namespace, allowEviction } = options as {
+  const {
+    url,
+    options: given,
+    client,
+    namespace,
+    allowEviction,
+  } = options as {
     [Name in keyof RedisStorageOptions]?: unknown
   }
+  if (given !== undefined && (given === null || typeof given !== 'object'))
+    throw optionError('options', 'options of ioredis', given)
   if (client === undefined) {
-    if (typeof url !== 'string' || url === '') throw optionError('url', 'the URL of a Redis server', url)
+    if ((url !== undefined || given === undefined) && (typeof url !== 'string' || url === ''))
+      throw optionError('url', 'the URL of a Redis server', url)
+    checkPrefix('options', (given as RedisOptions | undefined)?.keyPrefix)
   } else {
     if (url !== undefined) throw optionError('url', 'nothing when a client is given', url)
+    if (given !== undefined) throw optionError('options', 'nothing when a client is given', given)
     checkClient(client)
   }
   if (namespace !== undefined) checkNamespace(namespace)
@@ -70,9 +90,12 @@ function checkClient(client: unknown): void {
   }
   if (typeof callBuffer !== 'function' || typeof duplicate !== 'function')
     throw optionError('client', 'a client of ioredis', client)
-  const prefix = options?.keyPrefix ?? options?.redisOptions?.keyPrefix
+  checkPrefix('client.options', options?.keyPrefix ?? options?.redisOptions?.keyPrefix)
+}
+
+function checkPrefix(where: string, prefix: unknown): void {
   if (prefix !== undefined && prefix !== '')
-    throw optionError('client.options.keyPrefix', 'nothing, since namespace does that', prefix)
+    throw optionError(`${where}.keyPrefix`, 'nothing, since namespace does that', prefix)
 }
 
 const MAX_LOGS = 100
@@ -89,6 +112,7 @@ class RedisStorage implements Storage {
   readonly notices: RedisNotices
   readonly #options: RedisStorageOptions
   readonly #connection: Connection
+  #shared: SharedConnection | undefined
   #opening: Promise<StorageInfo> | undefined
 
   constructor(options: RedisStorageOptions) {
@@ -115,28 +139,25 @@ class RedisStorage implements Storage {
     const opened = await this.#opening?.catch(() => undefined)
     this.#opening = undefined
     if (opened === undefined) return
-    await this.notices.close()
-    if (this.#options.client === undefined) this.#connection.client.disconnect()
+    this.notices.close()
     this.#connection.set(undefined)
+    this.#shared?.release()
+    this.#shared = undefined
   }
 
   async #open(): Promise<StorageInfo> {
-    const { client: own, allowEviction = false } = this.#options
-    const client = own ?? connect(this.#options.url as string)
+    const { url, options, client, allowEviction = false, clock } = this.#options
+    const shared = SharedConnection.acquire({ url, options, client })
     try {
-      const info = await checkServer(client, this.#connection.keys.shard, allowEviction)
-      this.#connection.set(client)
+      await shared.ready()
+      const { shard } = this.#connection.keys
+      const info = await checkServer(shared.commands, shard, { allowEviction, ownClock: clock !== undefined })
+      this.#shared = shared
+      this.#connection.set(shared)
       return info
     } catch (error) {
-      if (own === undefined) client.disconnect()
-      throw error
+      shared.release()
+      throw error instanceof NeoTaskError ? error : unavailable('open', error)
     }
   }
-}
-
-function connect(url: string): Client {
-  const client = new Redis(url, { maxRetriesPerRequest: 2 })
-  // Without a listener an error of the connection would end the process; calls reject with it all the same.
-  client.on('error', () => undefined)
-  return client
 }

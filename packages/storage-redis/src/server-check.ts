@@ -1,23 +1,31 @@
-/** What is asked of a server at start: its version, what it does when memory is full, and the stored format. */
-import { NeoTaskError, StorageUnavailableError } from '@neotask/core'
+/**
+ * What is asked of a server at start: its version, what it does when memory is full, whether it is alone or part of a
+ * cluster, how far its clock is from this machine's, and the stored format.
+ */
+import { NeoTaskError, systemClock } from '@neotask/core'
 import type { Cluster } from 'ioredis'
 import { randomUUID } from 'node:crypto'
-import type { Client } from './connection.js'
+import type { Client } from './shared-connection.js'
 
 const FORMAT = 1
 const SHARDS = 1
 const OLDEST = [6, 2] as const
+/** ms by which two clocks may differ before it is said. */
+const SKEW = 1_000
 
 export interface ServerInfo {
   readonly format: number
   readonly runId: string
 }
 
-/** @param shard the prefix of the keys of the shard */
+/**
+ * @param shard the prefix of the keys of the shard
+ * @param options.ownClock time comes from somewhere else, so that of the server does not matter
+ */
 export async function checkServer(
   client: Client,
   shard: string,
-  allowEviction: boolean,
+  { allowEviction, ownClock }: { allowEviction: boolean; ownClock: boolean },
 ): Promise<ServerInfo> {
   const servers = await infoOf(client)
   for (const info of servers) {
@@ -30,8 +38,13 @@ export async function checkServer(
       )
     }
   }
+  if (!ownClock) await checkClock(client)
   const key = `${shard}meta`
-  await client.hsetnx(key, 'format', FORMAT)
+  await client.hsetnx(key, 'format', FORMAT).catch((cause: unknown) => {
+    if (!(cause as Error).message.startsWith('MOVED')) throw cause
+    const message = 'Redis: the server is part of a cluster: give an ioredis Cluster as client'
+    throw new NeoTaskError('OPTION_INVALID', message, { cause })
+  })
   await client.hsetnx(key, 'shards', SHARDS)
   await client.hsetnx(key, 'runId', randomUUID())
   const [format, shards, runId] = await client.hmget(key, 'format', 'shards', 'runId')
@@ -51,17 +64,26 @@ export async function checkServer(
 
 /** Of the server, or of every master of a cluster. */
 async function infoOf(client: Client): Promise<Map<string, string>[]> {
-  try {
-    if (!client.isCluster) return [parseInfo(await client.info())]
-    // The first command waits for the nodes to be known.
-    await client.ping()
-    return await Promise.all(
-      (client as Cluster).nodes('master').map(async (node) => parseInfo(await node.info())),
-    )
-  } catch (cause) {
-    const { message } = cause as Error
-    throw new StorageUnavailableError('STORAGE_UNAVAILABLE', `Redis: ${message}`, { cause, retryable: true })
-  }
+  if (!client.isCluster) return [parseInfo(await client.info())]
+  // The first command waits for the nodes to be known.
+  await client.ping()
+  return Promise.all((client as Cluster).nodes('master').map(async (node) => parseInfo(await node.info())))
+}
+
+/** Tasks go by the server's clock, so a difference harms none of them; but who reads times here sees it. */
+async function checkClock(client: Client): Promise<void> {
+  const before = systemClock.now()
+  const [seconds, micros] = await client.time()
+  const after = systemClock.now()
+  const server = Number(seconds) * 1000 + Number(micros) / 1000
+  const ahead = server < before ? server - before : server > after ? server - after : 0
+  if (Math.abs(ahead) <= SKEW) return
+  const text = `${(Math.abs(ahead) / 1000).toFixed(1)} s ${ahead > 0 ? 'ahead of' : 'behind'}`
+  process.emitWarning(
+    `Redis: the server's clock is ${text} this machine's; tasks run by the server's`,
+    'NeoTaskWarning',
+    'NEOTASK_REDIS_CLOCK',
+  )
 }
 
 function parseInfo(text: string): Map<string, string> {
