@@ -1,10 +1,11 @@
 /**
- * A worker for the tests that kill processes: runs tasks from one SQLite file and writes to a log what it does, a line
+ * A worker for the tests that kill processes: runs tasks from one storage and writes to a log what it does, a line
  * for each event, so that a test can check the storage against a witness that the storage knows nothing of.
  *
- * `node kill-worker.js <database> <log> <concurrency>`
+ * `node kill-worker.js <SQLite file or redis:namespace:target> <log> <concurrency>`
  */
-import { TaskPool, type Logger } from '@neotask/core'
+import { openStorage, TaskPool, type Logger, type Storage } from '@neotask/core'
+import { redisStorage } from '@neotask/storage-redis'
 import { openSync, writeSync } from 'node:fs'
 import { setTimeout as sleep } from 'node:timers/promises'
 
@@ -48,8 +49,16 @@ const logger: Logger = {
   error: silent,
 }
 
+async function open(): Promise<Storage> {
+  const [, namespace, url] = /^redis:([^:]+):(.+)$/.exec(database) ?? []
+  if (url === undefined) return openStorage(`sqlite:${database}`)
+  const storage = redisStorage({ url, namespace })
+  await storage.open()
+  return storage
+}
+
 const pool = new TaskPool({
-  storage: `sqlite:${database}`,
+  storage: await open(),
   concurrency: Number(concurrency),
   sessionTtl: '1s',
   // A task that happens to run at several kills is not to blame for them.
