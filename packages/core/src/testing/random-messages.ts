@@ -45,7 +45,7 @@ const WOKEN = 16
 /** Steps after which a message that nobody waited for has come. */
 const LATE = 100
 /** How long a message that is missing is waited for, in ms: servers of a cluster pass them on when they find the time. */
-const PATIENCE = 500
+const PATIENCE = 200
 
 /** Notes who has to be told of ends that a step brought. */
 export function owe(listeners: readonly Listener[], queue: ModelQueue, instance: number): void {
