@@ -61,7 +61,7 @@ export class SharedConnection {
   readonly commands: Client
   readonly #listeners = new Map<string, Set<Listener>>()
   #holders = 0
-  #subscriber: Client | undefined
+  #subscriber: Redis | undefined
   #signs: Timer | undefined
   /** The connection for messages was lost since its channels were subscribed. */
   #missed = false
@@ -85,6 +85,7 @@ export class SharedConnection {
     this.#listeners.clear()
     this.#signs?.cancel()
     this.#subscriber?.disconnect()
+    this.#subscriber = undefined
     if (this.#target.client === undefined) this.commands.disconnect()
   }
 
@@ -100,8 +101,8 @@ export class SharedConnection {
     let listeners = this.#listeners.get(channel)
     if (listeners === undefined) this.#listeners.set(channel, (listeners = new Set()))
     listeners.add(own)
-    const subscriber = (this.#subscriber ??= this.#listen())
     try {
+      const subscriber = this.#listening()
       if (subscriber.status !== 'ready') await isReady(subscriber)
       await subscriber.subscribe(channel)
     } catch (error) {
@@ -109,8 +110,8 @@ export class SharedConnection {
       throw error
     }
     return async () => {
-      if (!this.#forget(channel, own) || subscriber.status !== 'ready') return
-      await subscriber.unsubscribe(channel)
+      if (this.#forget(channel, own) && this.#subscriber?.status === 'ready')
+        await this.#subscriber.unsubscribe(channel)
     }
   }
 
@@ -121,21 +122,31 @@ export class SharedConnection {
     return this.#listeners.delete(channel)
   }
 
-  #listen(): Client {
+  /** The connection for messages, made when it is first asked for. */
+  #listening(): Redis {
+    if (this.#subscriber !== undefined && this.#subscriber.status !== 'end') return this.#subscriber
+    if (this.#signs === undefined) this.#giveSigns()
     const { commands } = this
-    // A Cluster finds its channels again by itself, on another of its nodes.
-    const subscriber = commands.isCluster
-      ? (commands as Cluster).duplicate()
-      : (commands as Redis).duplicate({ ...(this.#target.client && DEFAULTS), ...OURS })
+    // A message in a cluster reaches every node, so one connection to any of them hears all.
+    const node = commands.isCluster ? anyOf((commands as Cluster).nodes('master')) : (commands as Redis)
+    if (node === undefined) throw new Error('no node of the cluster is known')
+    const subscriber = node.duplicate({
+      ...(this.#target.client && DEFAULTS),
+      ...OURS,
+      // Of a cluster another node may be there.
+      ...(commands.isCluster && {
+        retryStrategy: (times: number) => (times > 3 ? null : DEFAULTS.retryStrategy(times)),
+      }),
+    })
     subscriber.on('error', () => undefined)
     subscriber.on('message', (channel: string, message: string) => this.#call(channel, message))
     subscriber.on('close', () => (this.#missed = true))
     subscriber.on('ready', () => void this.#subscribeAgain(subscriber))
-    this.#giveSigns(subscriber)
+    this.#subscriber = subscriber
     return subscriber
   }
 
-  async #subscribeAgain(subscriber: Client): Promise<void> {
+  async #subscribeAgain(subscriber: Redis): Promise<void> {
     if (!this.#missed) return
     const channels = [...this.#listeners.keys()]
     try {
@@ -148,11 +159,19 @@ export class SharedConnection {
     for (const channel of [...this.#listeners.keys()]) this.#call(channel, CHANGED)
   }
 
-  /** A server that is gone is found by what it does not answer, and on this connection nothing is asked otherwise. */
-  #giveSigns(subscriber: Client): void {
+  /**
+   * A server that is gone is found by what it does not answer, and on the connection for messages nothing is asked
+   * otherwise. One that was given up is made anew.
+   */
+  #giveSigns(): void {
     this.#signs = systemClock.after(SIGN_OF_LIFE, () => {
-      if (subscriber.status === 'ready') subscriber.ping().catch(() => undefined)
-      this.#giveSigns(subscriber)
+      try {
+        const subscriber = this.#listening()
+        if (subscriber.status === 'ready') subscriber.ping().catch(() => undefined)
+      } catch {
+        // No node is known now; the next sign looks again.
+      }
+      this.#giveSigns()
     })
   }
 
@@ -166,6 +185,8 @@ export class SharedConnection {
     }
   }
 }
+
+const anyOf = <T>(list: readonly T[]): T | undefined => list[Math.floor(Math.random() * list.length)]
 
 function isSame(one: Target, other: Target): boolean {
   if (one.client !== undefined || other.client !== undefined) return one.client === other.client
