@@ -16,7 +16,7 @@ const HANDLER = `
     if (job === 'exit') process.exit(4)
     if (job === 'exit soon') setImmediate(() => process.exit(5))
     if (job === 'spin') for (;;);
-    if (job === 'block') execSync('sleep 2')
+    if (job === 'block') execSync('sleep 6')
     if (job === 'wait') await new Promise((resolve) => ctx.signal.addEventListener('abort', resolve))
     return ran
   }`
