@@ -1,5 +1,5 @@
 /** Submits that wait for room in a full queue, and ends that no handler decides. */
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { memoryStorage } from './memory-storage.js'
 import type { Storage } from './storage.js'
 import { TaskPool } from './task-pool.js'
@@ -36,6 +36,30 @@ describe('overflow: wait', () => {
     await pool.cancel('second')
     await clock.advanceAsync(1100)
     expect(await run).toBe('TASK_CANCELLED')
+  })
+
+  it('lets nobody overtake who tries just now whether there is room', async () => {
+    const clock = new ManualClock()
+    const storage = memoryStorage({ clock })
+    const pool = setUp(storage, clock)
+    const first = await pool.submit(1, { id: 'first' })
+    const older = pool.submit(2, { id: 'older' })
+    const enqueue = storage.queue.enqueue.bind(storage.queue)
+    let goOn!: () => void
+    const held = new Promise<void>((resolve) => (goOn = resolve))
+    vi.spyOn(storage.queue, 'enqueue').mockImplementationOnce(async (...args) => {
+      await held
+      return await enqueue(...args)
+    })
+    await clock.advanceAsync(10)
+    await pool.cancel(first)
+    const newer = pool.submit(3, { id: 'newer' })
+    goOn()
+    await older
+    expect(await pool.getStatus('newer')).toBeUndefined()
+    await pool.cancel('older')
+    await clock.advanceAsync(300)
+    expect(await newer).toBe('newer')
   })
 
   it('ends when the pool closes, also while the storage is being asked', async () => {
@@ -96,4 +120,19 @@ describe('a task whose options cannot be read', () => {
     const error: unknown = await pool.waitForResult('bad').catch((cause: unknown) => cause)
     expect(error).toMatchObject({ code: 'TASK_FAILED', cause: { name: 'SyntaxError' } })
   })
+})
+
+it('a handler that throws what cannot be looked at fails its task, and harms nobody else', async () => {
+  const pool = new TaskPool<number>({
+    retry: false,
+    executor: (n) => {
+      const { proxy, revoke } = Proxy.revocable(new Error('hidden'), {})
+      revoke()
+      if (n === 0) throw proxy
+    },
+  })
+  pools.push(pool)
+  await expect(pool.run(0)).rejects.toThrow('the handler threw what cannot be looked at')
+  await pool.run(1)
+  expect(await pool.counts()).toMatchObject({ running: 0, failed: 1, success: 1 })
 })
