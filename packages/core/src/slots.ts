@@ -5,8 +5,8 @@
  * them any more: an older one of a task that was lost and claimed again by this very process, and the *stopping*,
  * whose end is decided and whose handler has not ended yet.
  *
- * Attempts come and go with every task and are seldom looked for, so they stand in an array and know their places:
- * that costs a tenth of what a map of their ids does. Where many are and some are looked for, there is one for a while.
+ * Attempts come and go with every task and are seldom looked for, so they stand in an array and know their places: a map
+ * of their ids took half a microsecond of each. Where many are and some are looked for, there is one for a while.
  */
 import type { Execution } from './execution.js'
 
