@@ -177,6 +177,8 @@ function opened(
     storage,
     advance: async (ms) => clock.advance(ms),
     peer: async () => make({ namespace, clock }),
+    // Another process passes them on, when it finds the time.
+    messageDelay: 500,
     close: async () => {
       await storage.close()
       for (const server of servers) await forget(server, namespace)

@@ -32,6 +32,8 @@ export interface Opened {
   advance(ms: number): Promise<void>
   /** A second instance over the same data, as another process would open it. Absent where none can be. */
   peer?(): Promise<Storage>
+  /** How long a message may be on its way, in ms of real time. Default: 20; more where servers pass it on. */
+  readonly messageDelay?: number
   /** Ends everything that was opened, and forgets the data. */
   close(): Promise<void>
 }

@@ -14,8 +14,10 @@ export interface Listener {
   readonly heard: string[]
   /** Ids of which it has to hear: those that ended here at once, the others when its instance looks. */
   readonly owed: Map<string, 'here' | 'elsewhere'>
-  /** Ids of which it may hear besides, and for how many steps more. */
+  /** Ids of which it may hear besides, and until when, in monotonic ms. */
   readonly allowed: Map<string, number>
+  /** How long a message may be on its way, in ms. */
+  readonly messageDelay: number
 }
 
 export interface SentMessages {
@@ -29,6 +31,8 @@ export interface SentMessages {
   /** A task that the driver has left to later steps. */
   readonly left: string | undefined
   readonly listeners: readonly Listener[]
+  /** How long a message may be on its way, in ms. */
+  readonly messageDelay: number
   readonly nodes: readonly Node[]
   /** The node whose call it was. */
   readonly acting: Node | undefined
@@ -42,16 +46,12 @@ export interface SentMessages {
 
 /** Sessions that one step has to wake for a kind. */
 const WOKEN = 16
-/** Steps after which a message that nobody waited for has come. */
-const LATE = 100
-/** How long a message that is missing is waited for, in ms: servers of a cluster pass them on when they find the time. */
-const PATIENCE = 200
 
 /** Notes who has to be told of ends that a step brought. */
 export function owe(listeners: readonly Listener[], queue: ModelQueue, instance: number): void {
   for (const listener of listeners) {
     const own = ({ watcher }: { watcher: string }): boolean => watcher === listener.name
-    for (const { id } of queue.maybeTold.filter(own)) listener.allowed.set(id, LATE)
+    for (const { id } of queue.maybeTold.filter(own)) listener.allowed.set(id, latest(listener))
     for (const { id } of queue.told.filter(own))
       listener.owed.set(id, listener.via === instance ? 'here' : 'elsewhere')
   }
@@ -60,14 +60,14 @@ export function owe(listeners: readonly Listener[], queue: ModelQueue, instance:
 /** Begins a step: takes note of what came since the last one, and forgets what should have come by now. */
 export function beginStep(listener: Listener): void {
   unheard(listener)
-  for (const [id, left] of listener.allowed) {
-    if (left > 1) listener.allowed.set(id, left - 1)
-    else listener.allowed.delete(id)
-  }
+  const now = systemClock.monotonic()
+  for (const [id, until] of listener.allowed) if (until <= now) listener.allowed.delete(id)
 }
 
+const latest = ({ messageDelay }: Listener): number => systemClock.monotonic() + messageDelay
+
 export async function checkMessages(sent: SentMessages): Promise<void> {
-  await patiently(() => missing(sent))
+  await patiently(() => missing(sent), sent.messageDelay)
   for (const node of sent.nodes) {
     const messages = node.heard.slice(sent.heardBefore.get(node))
     if (messages.length === 0 || node.session.idle !== true) continue
@@ -78,9 +78,9 @@ export async function checkMessages(sent: SentMessages): Promise<void> {
   }
 }
 
-/** Waits until nothing is missing, and fails when that does not come. */
-export async function patiently(look: () => string | undefined): Promise<void> {
-  const until = systemClock.monotonic() + PATIENCE
+/** Waits until nothing is missing, and fails when that does not come within so many ms. */
+export async function patiently(look: () => string | undefined, ms: number): Promise<void> {
+  const until = systemClock.monotonic() + ms
   while (look() !== undefined && systemClock.monotonic() < until)
     await new Promise<void>((resolve) => systemClock.after(1, resolve, { hold: true }))
   assert.equal(look(), undefined)
@@ -92,7 +92,7 @@ export function unheard(listener: Listener): string | undefined {
   for (const message of heard.splice(0)) {
     if (message === CHANGED) {
       // It looks for itself. It may be told of the same by name as well.
-      for (const id of owed.keys()) allowed.set(id, LATE)
+      for (const id of owed.keys()) allowed.set(id, latest(listener))
       owed.clear()
       continue
     }

@@ -476,7 +476,7 @@ class RandomRun {
         if (id !== undefined) return `${listener.name} was never told of the end of ${id}`
       }
       return undefined
-    })
+    }, world.messageDelay)
   }
 
   async #workOff(q: number, queue: ModelQueue): Promise<void> {

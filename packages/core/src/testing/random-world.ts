@@ -15,6 +15,8 @@ import type { ModelTask } from './model-task.js'
 import { beginStep, checkMessages, owe, type Listener } from './random-messages.js'
 import { DAY, HOUR } from './sketch.js'
 
+/** How long a message may be on its way where nothing else is said, in ms. */
+const MESSAGE_DELAY = 20
 /** Names under which the run waits for ends. */
 export const WATCHERS = ['one', 'two'] as const
 /** A session that has been over for longer may be forgotten. */
@@ -53,6 +55,8 @@ export class RandomWorld {
   nodes: Node[] = []
   everyNode: Node[] = []
   now: number
+  /** How long a message may be on its way, in ms. */
+  readonly messageDelay: number
   /** Which instance made a task ready, and which one ended a session. */
   readonly #readyBy = new WeakMap<ModelTask, number>()
   readonly #endedBy = new WeakMap<Node, number>()
@@ -67,6 +71,7 @@ export class RandomWorld {
     this.#storages = storages
     this.#start = now
     this.now = now
+    this.messageDelay = opened.messageDelay ?? MESSAGE_DELAY
     this.queues = ['mail', 'sale'].map((queue) => new ModelQueue({ tenant: 'acme', queue }))
     this.listeners = WATCHERS.map((name, index) => ({
       name,
@@ -74,6 +79,7 @@ export class RandomWorld {
       heard: [],
       owed: new Map(),
       allowed: new Map(),
+      messageDelay: this.messageDelay,
     }))
   }
 
@@ -200,6 +206,7 @@ export class RandomWorld {
       reopened,
       left,
       listeners: this.listeners,
+      messageDelay: this.messageDelay,
       nodes: this.everyNode,
       acting,
       endedElsewhere: (node) => (this.#endedBy.get(node) ?? instance) !== instance,
