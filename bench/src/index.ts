@@ -7,7 +7,7 @@
  */
 import { parseArgs } from 'node:util'
 import { measureRow } from './measure.js'
-import { printTable, writeResults } from './report.js'
+import { printMachine, printRow, writeResults } from './report.js'
 import { SUITES, type Row } from './suites.js'
 
 const { values, positionals } = parseArgs({
@@ -32,14 +32,18 @@ else {
 
 async function runSuite(rows: readonly Row[], rounds: number): Promise<void> {
   const name = positionals[0] as string
-  const results = []
+  const names = rows.map((row) => row.name)
+  let path = ''
+  printMachine()
   for (const row of rows) {
     if (values.only !== undefined && !row.name.includes(values.only)) continue
-    results.push(...(await measureRow(name, row, rounds)))
+    const results = await measureRow(name, row, rounds)
+    printRow(results)
+    // After each row: a suite may take an hour.
+    path = await writeResults(name, results, names)
   }
-  printTable(results)
-  const names = rows.map((row) => row.name)
-  console.log(`written to ${await writeResults(name, results, names)}`)
+  if (path === '') fail(`--only: no row of ${name} has ${values.only} in its name`)
+  else console.log(`\nwritten to ${path}`)
 }
 
 /** The process of one measurement: prints its figure as the last line. */

@@ -4,20 +4,22 @@ import { cpus } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import type { Result } from './measure.js'
 
-export function printTable(results: readonly Result[]): void {
+export function printMachine(): void {
   const [first] = cpus()
   console.log(`\nNode ${process.version}, ${cpus().length} × ${first?.model.trim() ?? 'unknown processor'}`)
-  let row = ''
-  for (const { row: name, subject, unit, median, min, max, ratio } of results) {
-    if (name !== row) console.log(`\n${name} (${unit})`)
-    row = name
+}
+
+/** @param results of one row */
+export function printRow(results: readonly Result[]): void {
+  const [first] = results
+  if (first !== undefined) console.log(`\n${first.row} (${first.unit})`)
+  for (const { subject, median, min, max, ratio } of results) {
     const against = Object.entries(ratio).map(([peer, times]) => `${times.toFixed(2)}x ${peer}`)
     const spread = `${figure(min)} to ${figure(max)}`
     console.log(
       `  ${subject.padEnd(28)}${figure(median).padStart(12)}   ${spread.padEnd(26)}${against.join('  ')}`,
     )
   }
-  console.log()
 }
 
 /**
