@@ -1,19 +1,25 @@
 /**
  * The packed definition of a task: all that does not change while it lives, in one value that Lua takes apart with a few
- * byte reads. Six bytes of the time of its creation, which the script puts in front; one of flags; two of the priority,
- * seven bits each, so that they are text too. Then of most tasks the kind, a space, and the payload; of those that have a
- * watcher, a nonce, options or another codec than JSON three bytes of the header's length, kind, watcher, nonce, codec and
- * the options' length, with a space behind each, the options, and the payload.
+ * byte reads. Six bytes hold the time of its creation in their low 42 bits (until 2109) and above it the flags, which say
+ * what follows: two bytes of the priority, seven bits each, unless it is the usual one; then, of a task that has nothing but
+ * a kind and a payload in JSON, the kind and a space, unless it is empty. Of those that have a watcher, a nonce, options or
+ * another codec three bytes of the header's length and the header: kind, watcher, nonce, codec and the options' length, with
+ * a space behind each, and the options. The rest is the payload.
+ *
+ * So the usual task costs six bytes beside its payload. All but the six is text unless the payload is not.
  */
-import type { Encoded, NewTask } from '@neotask/core'
+import { Priority, type Encoded, type NewTask } from '@neotask/core'
 
 const WATCHED = 1
 const BYTES = 2
 const SHORT = 4
-const FIXED = 12
-const FIXED_SHORT = 9
-const FLAGS = 0x40
+const PRIORITY = 8
+const KIND = 16
+/** So that flags are a letter in the arguments of a script. */
+const LETTER = 0x40
 const SPACE = 0x20
+const TIME = 6
+const USUAL_PRIORITY = Priority.normal
 
 export interface Definition {
   readonly createdAt: number
@@ -30,40 +36,70 @@ const PLAIN = /^[\w.:@/+=~#-]*$/
 export const escapeText = (text: string): string => (PLAIN.test(text) ? text : encodeURIComponent(text))
 export const unescapeText = (text: string): string => (text.includes('%') ? decodeURIComponent(text) : text)
 
-/** Without the time of the creation. */
-export function encodeDefinition(task: NewTask, priority: number): string | Buffer {
-  const { kind, watcher = '', nonce = '', codec, options, payload } = task
-  const isShort = watcher === '' && nonce === '' && options === undefined && codec === 'json'
+/** A letter that tells a script what {@link encodeDefinition} gives. */
+export function flagsOf(
+  { kind, watcher, nonce, codec, options, payload }: NewTask,
+  priority: number,
+): string {
+  const isShort = !watcher && !nonce && options === undefined && codec === 'json'
   const flags =
-    FLAGS + (watcher === '' ? 0 : WATCHED) + (typeof payload === 'string' ? 0 : BYTES) + (isShort ? SHORT : 0)
-  const front = String.fromCharCode(flags, priority >> 7, priority & 127)
-  const header = isShort ? `${escapeText(kind)} ` : longHeader([kind, watcher, nonce, codec], options)
-  const text = front + header
+    (watcher ? WATCHED : 0) +
+    (typeof payload === 'string' ? 0 : BYTES) +
+    (isShort ? SHORT : 0) +
+    (priority === USUAL_PRIORITY ? 0 : PRIORITY) +
+    (kind === '' ? 0 : KIND)
+  return LETTERS[flags] as string
+}
+
+const LETTERS = Array.from({ length: 2 * KIND }, (_, flags) => String.fromCharCode(LETTER + flags))
+
+/** All but the six bytes of flags and time, which the script puts in front. */
+export function encodeDefinition(task: NewTask, flags: string, priority: number): string | Buffer {
+  const bits = flags.charCodeAt(0)
+  const { payload } = task
+  let text = bits & PRIORITY ? String.fromCharCode(priority >> 7, priority & 127) : ''
+  if (!(bits & SHORT)) text += longHeader(task)
+  else if (bits & KIND) text += `${escapeText(task.kind)} `
   return typeof payload === 'string' ? text + payload : Buffer.concat([Buffer.from(text), payload])
 }
 
-function longHeader(texts: readonly string[], options: string | undefined): string {
+function longHeader({ kind, watcher = '', nonce = '', codec, options }: NewTask): string {
   const size = options === undefined ? '' : Buffer.byteLength(options)
-  const fields = `${texts.map(escapeText).join(' ')} ${size} `
-  const length = FIXED + fields.length + (size || 0)
-  const front = String.fromCharCode(length >> 14, (length >> 7) & 127, length & 127)
-  return front + fields + (options ?? '')
+  const fields = `${[kind, watcher, nonce, codec].map(escapeText).join(' ')} ${size} `
+  const length = fields.length + (size || 0)
+  return String.fromCharCode(length >> 14, (length >> 7) & 127, length & 127) + fields + (options ?? '')
 }
 
 // Once for each task that is claimed: every byte is read by itself, for a view or an iterator costs more than all of it.
 export function decodeDefinition(bytes: Buffer): Definition {
-  const flags = byteAt(bytes, 6)
-  const createdAt = numberAt(bytes, 0) * 2 ** 24 + numberAt(bytes, 3)
-  const priority = (byteAt(bytes, 7) << 7) + byteAt(bytes, 8)
-  if (flags & SHORT) {
-    let space = FIXED_SHORT
-    while (byteAt(bytes, space) !== SPACE) space++
-    const kind = space === FIXED_SHORT ? '' : unescapeText(bytes.toString('latin1', FIXED_SHORT, space))
-    const payload = payloadOf(bytes, flags, space + 1)
-    return { createdAt, priority, kind, codec: 'json', options: undefined, payload }
+  const first = byteAt(bytes, 0)
+  const flags = first >> 2
+  const createdAt =
+    (((first & 3) << 16) + (byteAt(bytes, 1) << 8) + byteAt(bytes, 2)) * 2 ** 24 + numberAt(bytes, 3)
+  let at = TIME
+  let priority: number = USUAL_PRIORITY
+  if (flags & PRIORITY) {
+    priority = (byteAt(bytes, at) << 7) + byteAt(bytes, at + 1)
+    at += 2
   }
-  const length = (byteAt(bytes, 9) << 14) + (byteAt(bytes, 10) << 7) + byteAt(bytes, 11)
-  const header = bytes.toString('utf8', FIXED, length)
+  if (flags & SHORT) {
+    let kind = ''
+    if (flags & KIND) {
+      const from = at
+      while (byteAt(bytes, at) !== SPACE) at++
+      kind = unescapeText(bytes.toString('latin1', from, at++))
+    }
+    return {
+      createdAt,
+      priority,
+      kind,
+      codec: 'json',
+      options: undefined,
+      payload: payloadOf(bytes, flags, at),
+    }
+  }
+  const end = at + 3 + (byteAt(bytes, at) << 14) + (byteAt(bytes, at + 1) << 7) + byteAt(bytes, at + 2)
+  const header = bytes.toString('utf8', at + 3, end)
   const [kind = '', , , codec = '', size = ''] = header.split(' ', 5)
   return {
     createdAt,
@@ -71,7 +107,7 @@ export function decodeDefinition(bytes: Buffer): Definition {
     kind: unescapeText(kind),
     codec: unescapeText(codec),
     options: size === '' ? undefined : header.slice(fifthSpace(header) + 1),
-    payload: payloadOf(bytes, flags, length),
+    payload: payloadOf(bytes, flags, end),
   }
 }
 

@@ -10,7 +10,7 @@ import {
   type Unit,
 } from '@neotask/core'
 import type { Argument, Reply } from './connection.js'
-import { encodeDefinition, escapeText } from './definition.js'
+import { encodeDefinition, escapeText, flagsOf } from './definition.js'
 import { pack } from './msgpack.js'
 import { listOf, numberOf, textOf } from './reply.js'
 
@@ -71,12 +71,15 @@ export class EnqueueRequest {
     })
     const isEachAlone = this.#sizes.every((size) => size === 0)
     if (isEachAlone && options.every((one) => one === '')) return [limit, origin, ...this.#plainArguments()]
-    const args: Argument[] = [limit, origin, '', isEachAlone ? '' : pack(this.#sizes)]
+    const args: Argument[] = []
+    let letters = ''
     for (const [index, task] of this.#tasks.entries()) {
       const priority = this.#refusals.has(index) ? 0 : task.priority
-      args.push(task.id, encodeDefinition(task, priority), options[index] ?? '')
+      const flags = flagsOf(task, priority)
+      letters += flags
+      args.push(task.id, encodeDefinition(task, flags, priority), options[index] ?? '')
     }
-    return args
+    return [limit, origin, '', isEachAlone ? '' : pack(this.#sizes), letters, ...args]
   }
 
   #plainArguments(): Argument[] {
@@ -84,14 +87,17 @@ export class EnqueueRequest {
     const ids = new Set<string>()
     const args: Argument[] = []
     let isGenerated = true
+    let letters = ''
     for (const task of this.#tasks) {
+      const flags = flagsOf(task, task.priority)
       kinds.add(task.kind)
       ids.add(task.id)
       isGenerated &&= isGeneratedId(task.id)
-      args.push(task.id, encodeDefinition(task, task.priority))
+      letters += flags
+      args.push(task.id, encodeDefinition(task, flags, task.priority))
     }
     const names = [...kinds].map((kind) => `${escapeText(kind)} `).join('')
-    return [names, isGenerated && ids.size === this.#tasks.length ? 1 : '', ...args]
+    return [names, isGenerated && ids.size === this.#tasks.length ? 1 : '', letters, ...args]
   }
 
   /** Reads what the script answered. */

@@ -23,36 +23,58 @@ if dirty then return end
 dirty = true
 C('HDEL', S .. 'meta', ' ')
 end
+local USUAL_PRIORITY = 2
+local LETTER = 64
 local function createdOf(d)
 local a, b, c, e, f, g = string.byte(d, 1, 6)
-return ((((a * 256 + b) * 256 + c) * 256 + e) * 256 + f) * 256 + g
+return ((((a % 4 * 256 + b) * 256 + c) * 256 + e) * 256 + f) * 256 + g
 end
-local function stamp(ms)
-local bytes = {}
+local stamps = {}
+local function stamp(letter)
+local known = stamps[letter]
+if known then return known end
+local bytes, ms = {}, now
 for i = 6, 1, -1 do
-bytes[i] = string.char(ms % 256)
+bytes[i] = ms % 256
 ms = math.floor(ms / 256)
 end
-return table.concat(bytes)
+bytes[1] = bytes[1] % 4 + (letter - LETTER) * 4
+known = string.char(unpack(bytes))
+stamps[letter] = known
+return known
 end
 local function isWatched(d)
-return string.byte(d, 7) % 2 == 1
+return string.byte(d) % 8 >= 4
 end
-local function priorityOf(d)
-return string.byte(d, 8) * 128 + string.byte(d, 9)
+local function isBytes(d)
+return string.byte(d) % 16 >= 8
 end
 local function isShort(d)
-return string.byte(d, 7) % 8 >= 4
+return string.byte(d) % 32 >= 16
+end
+local function hasPriority(d)
+return string.byte(d) % 64 >= 32
+end
+local function hasKind(d)
+return string.byte(d) >= 64
+end
+local function priorityOf(d)
+if not hasPriority(d) then return USUAL_PRIORITY end
+return string.byte(d, 7) * 128 + string.byte(d, 8)
+end
+local function headerFrom(d)
+return hasPriority(d) and 9 or 7
 end
 local function kindOf(d)
-return string.match(d, '^%S*', isShort(d) and 10 or 13)
+if not hasKind(d) then return '' end
+return string.match(d, '^%S*', headerFrom(d) + (isShort(d) and 0 or 3))
 end
 local function headerOf(d)
-if isShort(d) then
-local kind, from = string.match(d, '^(%S*) ()', 10)
+local at = headerFrom(d)
+if not isShort(d) then return string.match(d, '^(%S*) (%S*) (%S*) (%S*) (%S*) ()', at + 3) end
+local kind, from = '', at
+if hasKind(d) then kind, from = string.match(d, '^(%S*) ()', at) end
 return kind, '', '', 'json', '', from
-end
-return string.match(d, '^(%S*) (%S*) (%S*) (%S*) (%S*) ()', 13)
 end
 local function watcherOf(d)
 local _, watcher = headerOf(d)
@@ -63,9 +85,10 @@ local _, _, nonce = headerOf(d)
 return nonce
 end
 local function sizeOf(d)
-if isShort(d) then return #d - string.find(d, ' ', 10, true) end
-local a, b, c = string.byte(d, 10, 12)
-return #d - (a * 128 + b) * 128 - c
+local at = headerFrom(d)
+if isShort(d) then return #d - (hasKind(d) and string.find(d, ' ', at, true) or at - 1) end
+local a, b, c = string.byte(d, at, at + 2)
+return #d - at - 2 - (a * 128 + b) * 128 - c
 end
 local function isGenerated(id)
 return #id == 16 and string.byte(id, 10) == 45 and string.find(id, '^%w+%-%w+$') ~= nil
@@ -449,7 +472,9 @@ end
 function q.setPriority(t, priority)
 touch(t)
 t.defChanged = true
-t.d = string.sub(t.d, 1, 7) .. string.char(math.floor(priority / 128), priority % 128) .. string.sub(t.d, 10)
+local d = t.d
+local first = string.byte(d) + (hasPriority(d) and 0 or 32)
+t.d = string.char(first) .. string.sub(d, 2, 6) .. string.char(math.floor(priority / 128), priority % 128) .. string.sub(d, headerFrom(d))
 end
 function q.redefine(t, isBytes, codec, payload, options)
 touch(t)
@@ -459,17 +484,16 @@ local kind, watcher, nonce, oldCodec, size, from = headerOf(d)
 local old = size ~= '' and string.sub(d, from, from + size - 1) or nil
 if options == nil then options = old end
 local head = kind .. ' ' .. watcher .. ' ' .. nonce .. ' ' .. (codec or oldCodec) .. ' ' .. (options and int(#options) or '') .. ' ' .. (options or '')
-local flag = string.byte(d, 7)
-flag = flag - flag % 8 + flag % 2 + (isBytes and 2 or 0)
-local n = 12 + #head
-t.d = string.sub(d, 1, 6) .. string.char(flag) .. string.sub(d, 8, 9)
-.. string.char(math.floor(n / 16384), math.floor(n / 128) % 128, n % 128) .. head .. payload
+local first = string.byte(d)
+first = first - first % 32 + first % 8 + (isBytes and 8 or 0)
+t.d = string.char(first) .. string.sub(d, 2, headerFrom(d) - 1)
+.. string.char(math.floor(#head / 16384), math.floor(#head / 128) % 128, #head % 128) .. head .. payload
 end
 function q.unwatch(t)
 if not isWatched(t.d) then return end
 touch(t)
 t.defChanged = true
-t.d = string.sub(t.d, 1, 6) .. string.char(string.byte(t.d, 7) - 1) .. string.sub(t.d, 8)
+t.d = string.char(string.byte(t.d) - 4) .. string.sub(t.d, 2)
 end
 local function waitsOf(t)
 if not t.w then
@@ -1412,7 +1436,7 @@ if (r.at or 0) > 0 or not r.wo then r.wo = now end
 r.wn = id
 local _, _, _, codec, size, from = headerOf(d)
 local options = size ~= '' and string.sub(d, from, from + size - 1) or false
-q.redefine(t, string.byte(d, 7) % 4 >= 2, codec, string.sub(d, from + (tonumber(size) or 0)), options)
+q.redefine(t, isBytes(d), codec, string.sub(d, from + (tonumber(size) or 0)), options)
 r.at, r.du, r.rc, r.pb, r.to, r.e, r.pr, r.cp = nil
 local delay = delayIn(r.wo, o)
 if delay == 0 and t.p ~= 'd' then
@@ -1553,14 +1577,14 @@ return isEmpty and 1 or 0`,
 local DEFS, READY, META = Q .. 'defs', Q .. 'ready', Q .. 'meta'
 local most = tonumber(ARGV[2])
 local isPlain = ARGV[4] ~= ''
-local n = (#ARGV - 5) / (isPlain and 2 or 3)
-local time = stamp(now)
+local flags = ARGV[6]
+local n = #flags
 local function waiting()
 return C('ZCARD', READY) + C('ZCARD', Q .. 'aside') + C('ZCARD', Q .. 'due') + C('ZCARD', Q .. 'need')
 end
 local ids = {}
 local function meetPlain(i, known, taken, isChosen)
-local id, d = ids[i], time .. ARGV[2 * i + 5]
+local id, d = ids[i], stamp(string.byte(flags, i)) .. ARGV[2 * i + 6]
 local other, tomb = known or taken[id], nil
 if not other and isChosen and not isGenerated(id) then
 tomb = C('HGET', Q .. 'tombs', id)
@@ -1573,7 +1597,7 @@ local was = other and nonceOf(other) or string.match(tomb or '', '^%d+ (.*)$')
 return nonce ~= '' and nonce == was and 'r' or 'd'
 end
 local function enqueuePlain()
-for i = 1, n do ids[i] = ARGV[2 * i + 4] end
+for i = 1, n do ids[i] = ARGV[2 * i + 5] end
 local known = C('HMGET', DEFS, unpack(ids))
 local room = most and most - waiting() or n
 local isChosen = ARGV[5] ~= '1'
@@ -1590,13 +1614,16 @@ if how then
 out[#out + 1] = i - 1
 out[#out + 1] = how
 else
-local raw = ARGV[2 * i + 5]
-local d = time .. raw
+local raw, letter = ARGV[2 * i + 6], string.byte(flags, i)
+local d = stamp(letter) .. raw
 k = k + 1
 if isChosen then taken[ids[i]] = d end
 defs[2 * k - 1], defs[2 * k] = ids[i], d
-local high, low = string.byte(raw, 2, 3)
-local priority = high * 128 + low
+local priority = USUAL_PRIORITY
+if letter % 16 >= 8 then
+local high, low = string.byte(raw, 1, 2)
+priority = high * 128 + low
+end
 scores[2 * k - 1], scores[2 * k] = priority, ids[i]
 if priority < best then best = priority end
 end
@@ -1630,13 +1657,13 @@ end`,
     `local q
 local STEP = isPlain and 2 or 3
 local function idOf(i)
-return ARGV[STEP * (i - 1) + 6]
+return ARGV[STEP * (i - 1) + 7]
 end
 local function definitionOf(i)
-return time .. ARGV[STEP * (i - 1) + 7]
+return stamp(string.byte(flags, i)) .. ARGV[STEP * (i - 1) + 8]
 end
 local function optionsOf(i)
-local packed = not isPlain and ARGV[STEP * (i - 1) + 8] or ''
+local packed = not isPlain and ARGV[STEP * (i - 1) + 9] or ''
 return packed ~= '' and cmsgpack.unpack(packed) or {}
 end
 local function tombOf(id)

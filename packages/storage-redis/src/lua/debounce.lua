@@ -36,7 +36,7 @@ local function replace(t, id, d, o)
   r.wn = id
   local _, _, _, codec, size, from = headerOf(d)
   local options = size ~= '' and string.sub(d, from, from + size - 1) or false
-  q.redefine(t, string.byte(d, 7) % 4 >= 2, codec, string.sub(d, from + (tonumber(size) or 0)), options)
+  q.redefine(t, isBytes(d), codec, string.sub(d, from + (tonumber(size) or 0)), options)
   r.at, r.du, r.rc, r.pb, r.to, r.e, r.pr, r.cp = nil
   local delay = delayIn(r.wo, o)
   if delay == 0 and t.p ~= 'd' then

@@ -4,8 +4,8 @@
 -- KEYS  1 shard, 2 queue
 -- ARGV  2 most waiting tasks or '', 3 whose call it is, 4 the kinds, with a space behind each, when every task is plain and a
 --       unit of its own, else '', 5 '1' when besides every id is a generated one and stands once, else packed sizes of units
---       or '' when there are none of several; then for each task: id, definition without the time of its creation and,
---       unless all are plain, packed options or ''
+--       or '' when there are none of several, 6 the flags of their definitions, a letter each; then for each task: id, what
+--       follows flags and time in its definition and, unless all are plain, packed options or ''
 -- reply the priority that was published as a new head, or -1; list of the outcomes that are not `accepted`: index, then
 --       'r' repeated, 'd' known, 'f<waiting>' no room, 'p<id>' a parent that is unknown, 'b' refused by the caller, 'i<id>' in another task
 -- cost  O(n log N); 8 commands for a batch of plain tasks. May be refused for memory, whole.
@@ -13,8 +13,8 @@ local Q = KEYS[2]
 local DEFS, READY, META = Q .. 'defs', Q .. 'ready', Q .. 'meta'
 local most = tonumber(ARGV[2])
 local isPlain = ARGV[4] ~= ''
-local n = (#ARGV - 5) / (isPlain and 2 or 3)
-local time = stamp(now)
+local flags = ARGV[6]
+local n = #flags
 
 local function waiting()
   return C('ZCARD', READY) + C('ZCARD', Q .. 'aside') + C('ZCARD', Q .. 'due') + C('ZCARD', Q .. 'need')
@@ -24,7 +24,7 @@ local ids = {}
 
 -- What is said of the i-th task when it is known, `false` when it is new. @returns nil when the long way has to say it
 local function meetPlain(i, known, taken, isChosen)
-  local id, d = ids[i], time .. ARGV[2 * i + 5]
+  local id, d = ids[i], stamp(string.byte(flags, i)) .. ARGV[2 * i + 6]
   local other, tomb = known or taken[id], nil
   if not other and isChosen and not isGenerated(id) then
     tomb = C('HGET', Q .. 'tombs', id)
@@ -40,7 +40,7 @@ end
 
 -- The common case: plain tasks, each a unit of its own.
 local function enqueuePlain()
-  for i = 1, n do ids[i] = ARGV[2 * i + 4] end
+  for i = 1, n do ids[i] = ARGV[2 * i + 5] end
   local known = C('HMGET', DEFS, unpack(ids))
   local room = most and most - waiting() or n
   local isChosen = ARGV[5] ~= '1'
@@ -57,13 +57,16 @@ local function enqueuePlain()
       out[#out + 1] = i - 1
       out[#out + 1] = how
     else
-      local raw = ARGV[2 * i + 5]
-      local d = time .. raw
+      local raw, letter = ARGV[2 * i + 6], string.byte(flags, i)
+      local d = stamp(letter) .. raw
       k = k + 1
       if isChosen then taken[ids[i]] = d end
       defs[2 * k - 1], defs[2 * k] = ids[i], d
-      local high, low = string.byte(raw, 2, 3)
-      local priority = high * 128 + low
+      local priority = USUAL_PRIORITY
+      if letter % 16 >= 8 then
+        local high, low = string.byte(raw, 1, 2)
+        priority = high * 128 + low
+      end
       scores[2 * k - 1], scores[2 * k] = priority, ids[i]
       if priority < best then best = priority end
     end
@@ -101,13 +104,13 @@ end
 local q
 local STEP = isPlain and 2 or 3
 local function idOf(i)
-  return ARGV[STEP * (i - 1) + 6]
+  return ARGV[STEP * (i - 1) + 7]
 end
 local function definitionOf(i)
-  return time .. ARGV[STEP * (i - 1) + 7]
+  return stamp(string.byte(flags, i)) .. ARGV[STEP * (i - 1) + 8]
 end
 local function optionsOf(i)
-  local packed = not isPlain and ARGV[STEP * (i - 1) + 8] or ''
+  local packed = not isPlain and ARGV[STEP * (i - 1) + 9] or ''
   return packed ~= '' and cmsgpack.unpack(packed) or {}
 end
 

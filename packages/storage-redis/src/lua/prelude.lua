@@ -36,39 +36,64 @@ local function guard()
   C('HDEL', S .. 'meta', ' ')
 end
 
--- Of the packed definition of a task, see definition.ts: its creation, whether a watcher came with it, priority, kind, the
--- other texts of its header, and the size of its payload.
+-- Of the packed definition of a task, see definition.ts. Its first byte holds the flags, times 4, and two bits of the time:
+-- 1 whether a watcher came with it, 2 a payload of bytes, 4 a short header, 8 a priority, 16 a kind.
+local USUAL_PRIORITY = 2
+-- Flags are a letter in arguments.
+local LETTER = 64
 local function createdOf(d)
   local a, b, c, e, f, g = string.byte(d, 1, 6)
-  return ((((a * 256 + b) * 256 + c) * 256 + e) * 256 + f) * 256 + g
+  return ((((a % 4 * 256 + b) * 256 + c) * 256 + e) * 256 + f) * 256 + g
 end
-local function stamp(ms)
-  local bytes = {}
+-- What stands in front of a definition that is made now.
+local stamps = {}
+local function stamp(letter)
+  local known = stamps[letter]
+  if known then return known end
+  local bytes, ms = {}, now
   for i = 6, 1, -1 do
-    bytes[i] = string.char(ms % 256)
+    bytes[i] = ms % 256
     ms = math.floor(ms / 256)
   end
-  return table.concat(bytes)
+  bytes[1] = bytes[1] % 4 + (letter - LETTER) * 4
+  known = string.char(unpack(bytes))
+  stamps[letter] = known
+  return known
 end
 local function isWatched(d)
-  return string.byte(d, 7) % 2 == 1
+  return string.byte(d) % 8 >= 4
 end
-local function priorityOf(d)
-  return string.byte(d, 8) * 128 + string.byte(d, 9)
+local function isBytes(d)
+  return string.byte(d) % 16 >= 8
 end
 local function isShort(d)
-  return string.byte(d, 7) % 8 >= 4
+  return string.byte(d) % 32 >= 16
+end
+local function hasPriority(d)
+  return string.byte(d) % 64 >= 32
+end
+local function hasKind(d)
+  return string.byte(d) >= 64
+end
+local function priorityOf(d)
+  if not hasPriority(d) then return USUAL_PRIORITY end
+  return string.byte(d, 7) * 128 + string.byte(d, 8)
+end
+-- Where the header begins.
+local function headerFrom(d)
+  return hasPriority(d) and 9 or 7
 end
 local function kindOf(d)
-  return string.match(d, '^%S*', isShort(d) and 10 or 13)
+  if not hasKind(d) then return '' end
+  return string.match(d, '^%S*', headerFrom(d) + (isShort(d) and 0 or 3))
 end
 -- @returns kind, watcher, nonce, codec, size of the options or '', where they begin
 local function headerOf(d)
-  if isShort(d) then
-    local kind, from = string.match(d, '^(%S*) ()', 10)
-    return kind, '', '', 'json', '', from
-  end
-  return string.match(d, '^(%S*) (%S*) (%S*) (%S*) (%S*) ()', 13)
+  local at = headerFrom(d)
+  if not isShort(d) then return string.match(d, '^(%S*) (%S*) (%S*) (%S*) (%S*) ()', at + 3) end
+  local kind, from = '', at
+  if hasKind(d) then kind, from = string.match(d, '^(%S*) ()', at) end
+  return kind, '', '', 'json', '', from
 end
 local function watcherOf(d)
   local _, watcher = headerOf(d)
@@ -78,10 +103,12 @@ local function nonceOf(d)
   local _, _, nonce = headerOf(d)
   return nonce
 end
+-- Of the payload.
 local function sizeOf(d)
-  if isShort(d) then return #d - string.find(d, ' ', 10, true) end
-  local a, b, c = string.byte(d, 10, 12)
-  return #d - (a * 128 + b) * 128 - c
+  local at = headerFrom(d)
+  if isShort(d) then return #d - (hasKind(d) and string.find(d, ' ', at, true) or at - 1) end
+  local a, b, c = string.byte(d, at, at + 2)
+  return #d - at - 2 - (a * 128 + b) * 128 - c
 end
 
 -- Whether an id has the form that the library generates: such ids leave no tombstone.

@@ -266,7 +266,9 @@ end
 function q.setPriority(t, priority)
   touch(t)
   t.defChanged = true
-  t.d = string.sub(t.d, 1, 7) .. string.char(math.floor(priority / 128), priority % 128) .. string.sub(t.d, 10)
+  local d = t.d
+  local first = string.byte(d) + (hasPriority(d) and 0 or 32)
+  t.d = string.char(first) .. string.sub(d, 2, 6) .. string.char(math.floor(priority / 128), priority % 128) .. string.sub(d, headerFrom(d))
 end
 
 -- The definition with another payload; what is not given stays.
@@ -278,11 +280,11 @@ function q.redefine(t, isBytes, codec, payload, options)
   local old = size ~= '' and string.sub(d, from, from + size - 1) or nil
   if options == nil then options = old end
   local head = kind .. ' ' .. watcher .. ' ' .. nonce .. ' ' .. (codec or oldCodec) .. ' ' .. (options and int(#options) or '') .. ' ' .. (options or '')
-  local flag = string.byte(d, 7)
-  flag = flag - flag % 8 + flag % 2 + (isBytes and 2 or 0)
-  local n = 12 + #head
-  t.d = string.sub(d, 1, 6) .. string.char(flag) .. string.sub(d, 8, 9)
-    .. string.char(math.floor(n / 16384), math.floor(n / 128) % 128, n % 128) .. head .. payload
+  -- A long header from now on.
+  local first = string.byte(d)
+  first = first - first % 32 + first % 8 + (isBytes and 8 or 0)
+  t.d = string.char(first) .. string.sub(d, 2, headerFrom(d) - 1)
+    .. string.char(math.floor(#head / 16384), math.floor(#head / 128) % 128, #head % 128) .. head .. payload
 end
 
 -- Takes the watcher off that came with the task.
@@ -290,7 +292,7 @@ function q.unwatch(t)
   if not isWatched(t.d) then return end
   touch(t)
   t.defChanged = true
-  t.d = string.sub(t.d, 1, 6) .. string.char(string.byte(t.d, 7) - 1) .. string.sub(t.d, 8)
+  t.d = string.char(string.byte(t.d) - 4) .. string.sub(t.d, 2)
 end
 
 -- --------------------------------------------------------------------------------------------------------- waiting
