@@ -5,8 +5,8 @@ import { TaskIds } from './task.js'
 
 /** Ids of two generators, in blocks of which some are all but empty, and ids of other forms. */
 function someIds(): string[] {
-  const ids = ['mine', 'of/some.length-ab', '!!!!!!!zz-aaaaaa', 'AAAAAAAé0-BBBBBB', 'AAAAAAA0-0BBBBBB']
-  for (const generator of [new TaskIds(), new TaskIds()]) {
+  const ids = ['mine', 'of/some.length-ab', '!!!!!!!zzaaaa~', 'AAAAAAAé0BBBB~', 'AAAAAAA00BBBB~']
+  for (const generator of [new TaskIds(1), new TaskIds(2)]) {
     for (let block = 0; block < 3; block++) {
       for (let i = 0; i < 40; i++) ids.push(generator.next(1e12 + block * 1000))
     }
@@ -50,7 +50,7 @@ describe('IdMap', () => {
   it('fills no array up for ids that only look like generated ones', () => {
     const map = new IdMap<object>()
     const value = {}
-    const chosen = Array.from({ length: 200 }, (_, n) => `customer${n % 10}-${String(n).padStart(6, '0')}`)
+    const chosen = Array.from({ length: 200 }, (_, n) => `customer${n % 10}${String(n).padStart(4, '0')}~`)
     for (const id of chosen) map.set(id, value)
     expect(map.blocks).toBe(0)
     expect(chosen.every((id) => map.take(id) === value)).toBe(true)
@@ -58,7 +58,7 @@ describe('IdMap', () => {
   })
 
   it('keeps no array for the few that are left of many', () => {
-    const ids = new TaskIds()
+    const ids = new TaskIds(0)
     const map = new IdMap<object>()
     const value = {}
     const kept: string[] = []

@@ -37,6 +37,7 @@ import {
   type Refusal,
   type Settlement,
   type Storage,
+  type StorageInfo,
 } from './storage.js'
 import { TaskIds } from './task.js'
 
@@ -49,6 +50,7 @@ export type Ending = Settlement & {
 
 export interface LifecycleContext {
   readonly storage: Storage
+  readonly info: StorageInfo
   readonly ref: QueueRef
   readonly options: ResolvedOptions
   readonly kinds: Kinds
@@ -80,7 +82,7 @@ export class LifecycleManager {
   readonly #context: LifecycleContext
   readonly #clock: Clock
   readonly #codec: Codec
-  readonly #ids = new TaskIds()
+  readonly #ids: TaskIds
   readonly #submits: Batcher<Submission, EnqueueOutcome>
   readonly #limits: EnqueueOptions
   /** With a counter, tells this pool's repeats from other tasks with the same id. */
@@ -93,7 +95,8 @@ export class LifecycleManager {
 
   constructor(context: LifecycleContext) {
     this.#context = context
-    const { storage, ref, options } = context
+    const { storage, info, ref, options } = context
+    this.#ids = idsOf(info)
     this.#clock = options.clock
     this.#codec = storage.keepsValues === true && options.codec === jsonCodec ? plainCodec : options.codec
     this.#nonce = `${context.futures.watcher}.`
@@ -414,6 +417,15 @@ export class LifecycleManager {
     this.#context.stats.ran(duration, now)
     return duration
   }
+}
+
+/** Pools that share a storage share its number, and so the generator. */
+const generators = new WeakMap<StorageInfo, TaskIds>()
+
+function idsOf(info: StorageInfo): TaskIds {
+  let ids = generators.get(info)
+  if (ids === undefined) generators.set(info, (ids = new TaskIds(info.generator)))
+  return ids
 }
 
 function isFull(outcome: EnqueueOutcome): boolean {

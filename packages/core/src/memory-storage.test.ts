@@ -57,7 +57,7 @@ describe('memory per task', () => {
     setFlagsFromString('--expose-gc')
     const collect = runInNewContext('gc') as () => void
     const count = 100_000
-    const ids = new TaskIds()
+    const ids = new TaskIds(0)
     const storage = memoryStorage()
     // Values of the caller, so that only what the storage adds is counted. The ids are: the storage keeps them.
     const batches = Array.from({ length: count / 500 }, () => Array.from({ length: 500 }, () => newTask('')))

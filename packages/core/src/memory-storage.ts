@@ -64,6 +64,9 @@ export function memoryStorage(options: MemoryStorageOptions = {}): Storage {
   return new MemoryStorage(options.clock ?? systemClock, maxLogs)
 }
 
+/** Storages of this process. */
+let opened = 0
+
 class MemoryStorage implements Storage {
   readonly name = 'memory'
   readonly durable = false
@@ -75,7 +78,7 @@ class MemoryStorage implements Storage {
   readonly records: MemoryRecords
   readonly locks: MemoryLocks
   readonly notices: MemoryNotices
-  readonly #runId = crypto.randomUUID()
+  readonly #info: StorageInfo = { format: FORMAT, runId: crypto.randomUUID(), generator: opened++ }
 
   constructor(clock: Clock, maxLogs: number) {
     const now = (): number => clock.now()
@@ -94,7 +97,7 @@ class MemoryStorage implements Storage {
   }
 
   async open(): Promise<StorageInfo> {
-    return { format: FORMAT, runId: this.#runId }
+    return this.#info
   }
 
   /** What it holds is nobody else's to keep: it goes with the last reference to the storage. */

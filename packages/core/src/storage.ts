@@ -58,6 +58,12 @@ export interface StorageInfo {
   readonly format: number
   /** Changes when the storage may have lost what it had acknowledged (a new memory, a failover). */
   readonly runId: string
+  /**
+   * Makes ids unique: a whole number that no other storage gets which is open on the same data, its remainder by
+   * {@link GENERATORS} too. The larger of the last one plus 1 and the time in seconds, so that it does not come again
+   * when the storage has lost its memory. The object stays the same while the storage is open, also through a wrapper.
+   */
+  readonly generator: number
 }
 
 // ---------------------------------------------------------------------------------------------------- queue

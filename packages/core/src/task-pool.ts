@@ -628,11 +628,12 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   async #createParts(): Promise<Parts> {
     const { storage: given, codec, callTimeout } = this.#options
     const storage = typeof given === 'string' ? await openStorage(given) : given
-    if (typeof given !== 'string') await withDeadline(storage.open(), callTimeout, this.#clock, 'open')
+    const info = await withDeadline(storage.open(), callTimeout, this.#clock, 'open')
     const context = { storage, ref: this.#ref, codec, clock: this.#clock, callTimeout }
     const futures = new FutureManager(context)
     const lifecycle = new LifecycleManager({
       storage,
+      info,
       ref: this.#ref,
       options: this.#options,
       kinds: this.#kinds,

@@ -74,9 +74,9 @@ const LONGEST_STORED = 256
 const STORABLE = new Uint8Array(128)
 for (const character of STORED_CHARACTERS) STORABLE[character.charCodeAt(0)] = 1
 
-/** Checks an id that a caller chose. */
+/** Checks an id that a caller chose, or that he repeats. */
 export function checkTaskId(id: unknown, option = 'id'): string {
-  if (typeof id !== 'string' || !CALLER_ID.test(id)) {
+  if (typeof id !== 'string' || !(CALLER_ID.test(id) || isGeneratedId(id))) {
     throw optionError(option, '1 to 128 characters of A-Z a-z 0-9 . _ : @ / + = -', id)
   }
   return id
@@ -91,11 +91,14 @@ export function isStorableId(id: string): boolean {
   return true
 }
 
-/** Whether the id has the form that {@link TaskIds} makes. Such ids leave no tombstone. */
+/**
+ * Whether the id has the form that {@link TaskIds} makes, which callers' ids cannot have, nor those that the library
+ * composes: they have something behind a `~`. Such ids leave no tombstone.
+ */
 export function isGeneratedId(id: string): boolean {
-  if (id.length !== LENGTH || id.charCodeAt(GENERATOR - 1) !== DASH) return false
-  for (let i = 0; i < LENGTH; i++) {
-    if (i !== GENERATOR - 1 && (VALUES[id.charCodeAt(i)] ?? -1) < 0) return false
+  if (id.length !== LENGTH || id.charCodeAt(LENGTH - 1) !== TILDE) return false
+  for (let i = 0; i < LENGTH - 1; i++) {
+    if ((VALUES[id.charCodeAt(i)] ?? -1) < 0) return false
   }
   return true
 }
@@ -107,9 +110,12 @@ const PER_BLOCK = BASE * BASE
 const BLOCK_MS = 100
 const TIME = 7
 const PLACE = 2
-const GENERATOR = TIME + PLACE + 1
-const LENGTH = GENERATOR + 6
-const DASH = '-'.charCodeAt(0)
+const GENERATOR = TIME + PLACE
+const NUMBER = 4
+const LENGTH = GENERATOR + NUMBER + 1
+/** How many generators ids tell apart. */
+export const GENERATORS: number = BASE ** NUMBER
+const TILDE = '~'.charCodeAt(0)
 /** The value of each digit, by its character code. */
 const VALUES = new Int8Array(128).fill(-1)
 for (let value = 0; value < BASE; value++) VALUES[DIGITS.charCodeAt(value)] = value
@@ -124,7 +130,7 @@ function digits(value: number, length: number): string {
 
 /** The place of an id within its block, 0 to 3 843; -1 when it has not the form that {@link TaskIds} makes. */
 export function placeOf(id: string): number {
-  if (id.length !== LENGTH || id.charCodeAt(GENERATOR - 1) !== DASH) return -1
+  if (id.length !== LENGTH || id.charCodeAt(LENGTH - 1) !== TILDE) return -1
   const high = VALUES[id.charCodeAt(TIME)] ?? -1
   const low = VALUES[id.charCodeAt(TIME + 1)] ?? -1
   return high < 0 || low < 0 ? -1 : high * BASE + low
@@ -148,17 +154,23 @@ export function idAt(other: string, place: number): string {
 }
 
 /**
- * Makes ids of 16 characters: 7 of the time in ms at which a block of them was begun, 2 of the place in the block,
- * 6 that tell this generator from any other. They sort by the time of their making, those of one generator exactly
- * and others to 100 ms. A block that is full before its time borrows the next ms.
+ * Makes ids of 14 characters: 7 of the time in ms at which a block of them was begun, 2 of the place in the block,
+ * 4 of a number that the storage gives to one generator at a time, so that no two of them make the same id, and a `~`.
+ * They sort by the time of their making, those of one generator exactly and others to 100 ms. A block that is full before
+ * its time borrows the next ms.
  */
 export class TaskIds {
-  readonly #suffix = `-${digits(Math.floor(Math.random() * BASE ** 6), 6)}`
+  readonly #suffix: string
   /** What follows the time, for each place: made once, so that an id is put together from two pieces only. */
   readonly #tails: string[] = []
   #ms = 0
   #prefix = ''
   #place = PER_BLOCK
+
+  /** @param generator tells it from others; only the remainder by {@link GENERATORS} counts */
+  constructor(generator: number) {
+    this.#suffix = `${digits(generator % GENERATORS, NUMBER)}~`
+  }
 
   /** @param now wall time in ms */
   next(now: number): string {

@@ -91,7 +91,7 @@ local a, b, c = string.byte(d, at, at + 2)
 return #d - at - 2 - (a * 128 + b) * 128 - c
 end
 local function isGenerated(id)
-return #id == 16 and string.byte(id, 10) == 45 and string.find(id, '^%w+%-%w+$') ~= nil
+return #id == 14 and string.find(id, '^%w+~$') ~= nil
 end`,
   records: `local function recordKeys(tenant)
 return {
@@ -1542,7 +1542,7 @@ end
 return out
 end`,
 } as const
-export type ScriptName = 'counts' | 'end' | 'enqueue' | 'errors' | 'get' | 'group' | 'history' | 'list' | 'lock' | 'open' | 'operate' | 'pause' | 'reclaim' | 'record' | 'resume' | 'upkeep' | 'watch' | 'work'
+export type ScriptName = 'counts' | 'end' | 'enqueue' | 'errors' | 'get' | 'group' | 'history' | 'list' | 'lock' | 'open' | 'operate' | 'pause' | 'reclaim' | 'record' | 'resume' | 'start' | 'upkeep' | 'watch' | 'work'
 export const SCRIPTS: Readonly<Record<ScriptName, readonly string[]>> = {
   counts: [
     PARTS.prelude,
@@ -2134,6 +2134,16 @@ if not s or s.over ~= '' then return { 2, s and s.token or '0', now, {}, tasks }
 guard()
 beat(s)
 return { 0, s.token, now, q.entriesAfter(s, 0), tasks }`,
+  ],
+  start: [
+    PARTS.prelude,
+    `local META = S .. 'meta'
+local stored = C('HMGET', META, 'format', 'shards', 'runId', 'generator')
+local format, shards, run = stored[1] or ARGV[2], stored[2] or ARGV[3], stored[3] or ARGV[4]
+if format ~= ARGV[2] or shards ~= ARGV[3] then return { format, shards, run, 0 } end
+local number = int(math.max(tonumber(stored[4] or 0) + 1, math.floor(now / 1000)))
+C('HSET', META, 'format', format, 'shards', shards, 'runId', run, 'generator', number)
+return { format, shards, run, number }`,
   ],
   upkeep: [
     PARTS.prelude, PARTS.records, PARTS.idle, PARTS.sessions, PARTS.queue,

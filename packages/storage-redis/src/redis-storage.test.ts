@@ -11,7 +11,7 @@ import {
 } from '@neotask/core'
 import { Redis } from 'ioredis'
 import { randomBytes } from 'node:crypto'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { redisStorage } from './index.js'
 import { freePorts, startServer, type TestServer } from './redis-server.test-helper.js'
 
@@ -120,11 +120,19 @@ describe('at start', () => {
     expect(await control.hgetall(key)).toEqual({ format: '99', shards: '1', runId: 'x' })
   })
 
-  test('two storages of one namespace have one run id, and a server that was started anew another', async () => {
+  test('two storages of one namespace have one run id and numbers of their own, after a loss of memory too', async () => {
     const first = await (await open({ namespace: 'one' })).open()
-    expect(await (await open({ namespace: 'one' })).open()).toEqual(first)
+    const second = await (await open({ namespace: 'one' })).open()
+    expect(second.runId).toBe(first.runId)
+    expect(second.generator).toBe(first.generator + 1)
+    await vi.waitFor(
+      async () => expect(Number((await control.time())[0])).toBeGreaterThan(second.generator),
+      5000,
+    )
     await control.flushall()
-    expect((await (await open({ namespace: 'one' })).open()).runId).not.toBe(first.runId)
+    const third = await (await open({ namespace: 'one' })).open()
+    expect(third.runId).not.toBe(first.runId)
+    expect(third.generator).toBeGreaterThan(second.generator)
   })
 
   test('a server that is not there is said to be unavailable', async () => {

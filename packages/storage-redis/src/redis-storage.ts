@@ -15,7 +15,7 @@ import { RedisQueue } from './redis-queue.js'
 import { RedisRecords } from './redis-records.js'
 import { MAX_WORK, RedisSession } from './redis-session.js'
 import { RedisUpkeep } from './redis-upkeep.js'
-import { checkServer } from './server-check.js'
+import { checkServer, startNamespace } from './server-check.js'
 import { SharedConnection } from './shared-connection.js'
 
 /** Tasks in one `enqueue`, unless a unit is larger. */
@@ -150,12 +150,13 @@ class RedisStorage implements Storage {
     const shared = SharedConnection.acquire({ url, options, client })
     try {
       await shared.ready()
-      const { shard } = this.#connection.keys
-      const info = await checkServer(shared.commands, shard, { allowEviction, ownClock: clock !== undefined })
-      this.#shared = shared
+      const servers = await checkServer(shared.commands, { allowEviction, ownClock: clock !== undefined })
       this.#connection.set(shared)
+      const info = await startNamespace(this.#connection, servers)
+      this.#shared = shared
       return info
     } catch (error) {
+      this.#connection.set(undefined)
       shared.release()
       throw error instanceof NeoTaskError ? error : unavailable('open', error)
     }

@@ -2,9 +2,11 @@
  * What is asked of a server at start: its version, what it does when memory is full, whether it is alone or part of a
  * cluster, how far its clock is from this machine's, and the stored format.
  */
-import { NeoTaskError, systemClock } from '@neotask/core'
+import { NeoTaskError, systemClock, type StorageInfo } from '@neotask/core'
 import type { Cluster } from 'ioredis'
 import { randomUUID } from 'node:crypto'
+import type { Connection } from './connection.js'
+import { listOf, numberOf, textOf } from './reply.js'
 import type { Client } from './shared-connection.js'
 
 const FORMAT = 1
@@ -13,20 +15,14 @@ const OLDEST = [6, 2] as const
 /** ms by which two clocks may differ before it is said. */
 const SKEW = 1_000
 
-export interface ServerInfo {
-  readonly format: number
-  readonly runId: string
-}
+/** What the servers say of themselves: of the server, or of every master of a cluster. */
+export type ServerInfos = readonly ReadonlyMap<string, string>[]
 
-/**
- * @param shard the prefix of the keys of the shard
- * @param options.ownClock time comes from somewhere else, so that of the server does not matter
- */
+/** @param options.ownClock time comes from somewhere else, so that of the server does not matter */
 export async function checkServer(
   client: Client,
-  shard: string,
   { allowEviction, ownClock }: { allowEviction: boolean; ownClock: boolean },
-): Promise<ServerInfo> {
+): Promise<ServerInfos> {
   const servers = await infoOf(client)
   for (const info of servers) {
     checkVersion(info)
@@ -39,31 +35,32 @@ export async function checkServer(
     }
   }
   if (!ownClock) await checkClock(client)
-  const key = `${shard}meta`
-  await client.hsetnx(key, 'format', FORMAT).catch((cause: unknown) => {
-    if (!(cause as Error).message.startsWith('MOVED')) throw cause
+  return servers
+}
+
+/** Makes what a new namespace needs, and checks what an old one has. */
+export async function startNamespace(connection: Connection, servers: ServerInfos): Promise<StorageInfo> {
+  const reply = await connection.run('start', [FORMAT, SHARDS, randomUUID()]).catch((cause: unknown) => {
+    if (!(cause as Error).message.includes(' MOVED ')) throw cause
     const message = 'Redis: the server is part of a cluster: give an ioredis Cluster as client'
     throw new NeoTaskError('OPTION_INVALID', message, { cause })
   })
-  await client.hsetnx(key, 'shards', SHARDS)
-  await client.hsetnx(key, 'runId', randomUUID())
-  const [format, shards, runId] = await client.hmget(key, 'format', 'shards', 'runId')
-  if (Number(format) !== FORMAT) {
-    throw new NeoTaskError('STORAGE_FORMAT', `the stored format is ${format}, this version knows ${FORMAT}`)
+  const [format, shards, runId, generator] = listOf(reply)
+  if (numberOf(format) !== FORMAT) {
+    const message = `the stored format is ${textOf(format)}, this version knows ${FORMAT}`
+    throw new NeoTaskError('STORAGE_FORMAT', message)
   }
-  if (Number(shards) !== SHARDS) {
-    throw new NeoTaskError(
-      'STORAGE_FORMAT',
-      `the namespace has ${shards} shards, this version knows ${SHARDS}`,
-    )
+  if (numberOf(shards) !== SHARDS) {
+    const message = `the namespace has ${textOf(shards)} shards, this version knows ${SHARDS}`
+    throw new NeoTaskError('STORAGE_FORMAT', message)
   }
   // A server that was started anew, or has taken the place of another, may not have all that was acknowledged.
   const [only, ...others] = servers
-  return { format: FORMAT, runId: others.length > 0 ? `${runId}` : `${runId}.${only?.get('run_id')}` }
+  const run = others.length > 0 ? textOf(runId) : `${textOf(runId)}.${only?.get('run_id')}`
+  return { format: FORMAT, runId: run, generator: numberOf(generator) }
 }
 
-/** Of the server, or of every master of a cluster. */
-async function infoOf(client: Client): Promise<Map<string, string>[]> {
+async function infoOf(client: Client): Promise<ServerInfos> {
   if (!client.isCluster) return [parseInfo(await client.info())]
   // The first command waits for the nodes to be known.
   await client.ping()
@@ -95,7 +92,7 @@ function parseInfo(text: string): Map<string, string> {
   )
 }
 
-function checkVersion(info: Map<string, string>): void {
+function checkVersion(info: ReadonlyMap<string, string>): void {
   const version = info.get('redis_version') ?? ''
   const [major = 0, minor = 0] = version.split('.').map(Number)
   if (major > OLDEST[0] || (major === OLDEST[0] && minor >= OLDEST[1])) return

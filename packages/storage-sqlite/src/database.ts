@@ -33,6 +33,9 @@ const IDLE = 2000
 type Statement = Sqlite.Statement
 type Value = string | number | Uint8Array | null
 
+const NEW_GENERATOR = `INSERT INTO neotask_meta (key, value) VALUES ('generator', ?)
+  ON CONFLICT (key) DO UPDATE SET value = max(cast(value AS INTEGER) + 1, excluded.value)
+  RETURNING cast(value AS INTEGER)`
 const OCCUPIED = 'a transaction is open on the handle'
 
 export class Database {
@@ -115,6 +118,12 @@ export class Database {
 
   get runId(): string {
     return this.get<[string]>(`SELECT value FROM neotask_meta WHERE key = 'run_id'`)?.[0] ?? ''
+  }
+
+  /** A number that no other connection gets. */
+  newGenerator(): number {
+    const seconds = Math.floor(this.clock.now() / 1000)
+    return this.write(() => this.get<[number]>(NEW_GENERATOR, seconds)?.[0] as number)
   }
 
   // -------------------------------------------------------------------------------------------- statements

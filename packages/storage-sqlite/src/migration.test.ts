@@ -89,6 +89,7 @@ test('many that open a new file at once make it once', async () => {
   const storages = Array.from({ length: 8 }, () => sqliteStorage(path))
   const infos = await Promise.all(storages.map((storage) => storage.open()))
   expect(new Set(infos.map((info) => info.runId)).size).toBe(1)
+  expect(new Set(infos.map((info) => info.generator)).size).toBe(infos.length)
   for (const storage of storages) await storage.close()
 })
 

@@ -120,8 +120,9 @@ class SqliteStorage implements Storage {
 
   async #open(): Promise<StorageInfo> {
     const database = await this.#connect()
+    const generator = await database.patiently(() => database.newGenerator())
     this.#connection.set(database)
     this.notices.start()
-    return { format: database.format, runId: database.runId }
+    return { format: database.format, runId: database.runId, generator }
   }
 }

@@ -25,7 +25,7 @@ const DAY = 86_400_000
 export const WATCHED = 60_000
 
 /** Ids that leave no tombstone, and of which each is a repeat. */
-export const GENERATED: RegExp = /^[0-9A-Za-z]{9}-[0-9A-Za-z]{6}$/
+export const GENERATED: RegExp = /^[0-9A-Za-z]{13}~$/
 /** Whether a task went on by its own time, after some of its parents, or because of the last of them. */
 export type Tangle =
   | { readonly by: 'time'; readonly after: readonly string[] }

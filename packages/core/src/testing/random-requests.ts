@@ -36,7 +36,7 @@ export function at<T>(list: readonly T[], pick: number): T | undefined {
 function anyId(pick: number): string {
   const n = pick % 110
   if (n < 90) return `t${n}`
-  return n < 100 ? `run~${n}` : `generated-000${n}`
+  return n < 100 ? `run~${n}` : `generated0${n}~`
 }
 
 /** Most ids that are named are known ones. */

@@ -261,7 +261,7 @@ export function retentionRules(rule: Rule): void {
     'R10',
     'a generated id leaves no tombstone',
     async (bench) => {
-      const id = new TaskIds().next(1_700_000_000_000)
+      const id = new TaskIds(0).next(1_700_000_000_000)
       await bench.makeIn('success', { id })
       await bench.advance(YOUNG + SECOND)
       await bench.prune(KEEP_NOTHING)

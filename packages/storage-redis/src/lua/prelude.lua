@@ -113,5 +113,5 @@ end
 
 -- Whether an id has the form that the library generates: such ids leave no tombstone.
 local function isGenerated(id)
-  return #id == 16 and string.byte(id, 10) == 45 and string.find(id, '^%w+%-%w+$') ~= nil
+  return #id == 14 and string.find(id, '^%w+~$') ~= nil
 end
