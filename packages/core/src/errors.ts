@@ -36,6 +36,7 @@ export type ErrorCode =
   | 'SERVICE_FAILED'
   | 'STORAGE_UNAVAILABLE'
   | 'STORAGE_FORMAT'
+  | 'NOT_REPLICATED'
 
 export interface NeoTaskErrorOptions {
   /** What caused it; kept as the standard `error.cause`. */

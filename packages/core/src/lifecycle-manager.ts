@@ -451,5 +451,5 @@ function refusalError({ code, message }: Refusal, taskId: string): NeoTaskError 
   if (code === 'QUEUE_FULL') return new QueueFullError(code, message, { taskId, retryable: true })
   if (code === 'PAYLOAD_TOO_LARGE') return new PayloadError(code, message, { taskId })
   if (code === 'OPTION_INVALID') return new ValidationError(code, message, { taskId })
-  return new NeoTaskError(code, message, { taskId })
+  return new NeoTaskError(code, message, { taskId, retryable: code === 'NOT_REPLICATED' })
 }

@@ -179,7 +179,7 @@ export interface EnqueueOptions {
  * - `repeated`: this very task was stored before (the same nonce, or a generated id)
  * - `duplicate`: another task has the id, or had it within the last 24 h; nothing changed
  * - {@link Absorbed}: it is in another task now, and its own id is unknown; also told to a repeat
- * - a {@link Refusal}: the unit was not stored
+ * - a {@link Refusal}: the unit was not stored; with `NOT_REPLICATED` it was, on fewer servers than the driver was asked for
  */
 export type EnqueueOutcome = 'accepted' | 'repeated' | 'duplicate' | Absorbed | Refusal
 

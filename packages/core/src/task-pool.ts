@@ -159,7 +159,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
    * Stores a task; resolves with its id when it is committed. Repeating it with the same `id` is one task.
    *
    * Rejects: `VALIDATION_FAILED` `PAYLOAD_INVALID` `PAYLOAD_TOO_LARGE` `OPTION_INVALID` `QUEUE_FULL`
-   * `DEPENDENCY_NOT_FOUND` `POOL_CLOSED` `STORAGE_UNAVAILABLE` (with `uncertain`: it may be stored).
+   * `DEPENDENCY_NOT_FOUND` `POOL_CLOSED` `STORAGE_UNAVAILABLE` (with `uncertain`: it may be stored) `NOT_REPLICATED` (it is
+   * stored, on fewer servers than asked for).
    */
   submit<Input, R>(task: TaskDefinition<Input, R>, data: Input, options?: SubmitOptions): Promise<TaskId<R>>
   submit(data: Data, options?: SubmitOptions): Promise<TaskId<Result>>

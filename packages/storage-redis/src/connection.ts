@@ -4,6 +4,7 @@
  */
 import { StorageUnavailableError, type Clock } from '@neotask/core'
 import { createHash } from 'node:crypto'
+import type { Durability } from './durability.js'
 import type { Keys } from './keys.js'
 import { SCRIPTS, type ScriptName } from './lua-scripts.js'
 import type { Client, Listener, SharedConnection } from './shared-connection.js'
@@ -16,6 +17,11 @@ interface Script {
   readonly source: string
   readonly hash: string
 }
+
+type Command = [name: string, args: Argument[]]
+type Sender = (client: Client, command: Command) => Promise<Reply>
+
+const plainly: Sender = async (client, command) => (await client.callBuffer(...command)) as Reply
 
 /** Scripts that only read: what a lost connection left open is simply asked again. */
 const READS: ReadonlySet<ScriptName> = new Set(['get', 'list', 'counts', 'errors', 'history'])
@@ -35,13 +41,15 @@ function scriptOf(name: ScriptName): Script {
 
 export class Connection {
   readonly keys: Keys
+  readonly durability: Durability | undefined
   readonly #clock: Clock | undefined
   #shared: SharedConnection | undefined
 
-  /** @param clock a test's; without it the server's time counts */
-  constructor(keys: Keys, clock: Clock | undefined) {
+  /** @param options.clock a test's; without it the server's time counts */
+  constructor(keys: Keys, options: { clock: Clock | undefined; durability: Durability | undefined }) {
     this.keys = keys
-    this.#clock = clock
+    this.durability = options.durability
+    this.#clock = options.clock
   }
 
   set(shared: SharedConnection | undefined): void {
@@ -56,6 +64,30 @@ export class Connection {
   /** Calls a script of a queue. @param queue the prefix of its keys */
   runIn(script: ScriptName, queue: string, args: readonly Argument[]): Promise<Reply> {
     return this.#call(script, [this.keys.shard, queue], args)
+  }
+
+  /** Calls a script and waits for replicas. @returns the reply, and how many have what it wrote */
+  async runReplicated(
+    script: ScriptName,
+    queue: string | undefined,
+    args: readonly Argument[],
+    durability: Durability,
+  ): Promise<{ reply: Reply; confirmed: number }> {
+    const keys = queue === undefined ? [this.keys.shard] : [this.keys.shard, queue]
+    let confirmed = 0
+    const reply = await this.#call(script, keys, args, async (client, command) => {
+      // As one pipeline, so that on a Cluster both go to the same server.
+      const [called, waited] = (await client
+        .pipeline()
+        .callBuffer(...command)
+        .wait(durability.replicas, durability.timeout)
+        .exec()) as [[Error | null, unknown], [Error | null, unknown]]
+      if (called[0] !== null) throw called[0]
+      if (waited[0] !== null) throw waited[0]
+      confirmed = waited[1] as number
+      return called[1] as Reply
+    })
+    return { reply, confirmed }
   }
 
   async publish(channel: string, message: string): Promise<void> {
@@ -78,16 +110,21 @@ export class Connection {
     return this.#shared
   }
 
-  async #call(script: ScriptName, keys: readonly string[], args: readonly Argument[]): Promise<Reply> {
+  async #call(
+    script: ScriptName,
+    keys: readonly string[],
+    args: readonly Argument[],
+    send: Sender = plainly,
+  ): Promise<Reply> {
     const { source, hash } = scriptOf(script)
     const rest = [keys.length, ...keys, this.#clock?.now() ?? '', ...args]
     const call = (): Promise<Reply> =>
       this.#send(script, async (client) => {
         try {
-          return (await client.callBuffer('evalsha', [hash, ...rest])) as Reply
+          return await send(client, ['evalsha', [hash, ...rest]])
         } catch (error) {
           if (!(error as Error).message.startsWith('NOSCRIPT')) throw error
-          return (await client.callBuffer('eval', [source, ...rest])) as Reply
+          return await send(client, ['eval', [source, ...rest]])
         }
       })
     if (!READS.has(script)) return call()

@@ -1,6 +1,7 @@
 /** The enqueue step: units are checked here as far as that needs no storage, and the script does the rest. */
 import {
   isGeneratedId,
+  isRefusal,
   isStorableId,
   MAX_PRIORITY,
   type EnqueueOutcome,
@@ -11,6 +12,7 @@ import {
 } from '@neotask/core'
 import type { Argument, Reply } from './connection.js'
 import { encodeDefinition, escapeText, flagsOf } from './definition.js'
+import type { Durability } from './durability.js'
 import { pack } from './msgpack.js'
 import { listOf, numberOf, textOf } from './reply.js'
 
@@ -48,6 +50,7 @@ export class EnqueueRequest {
   readonly #places: number[] = []
   readonly #refusals = new Map<number, Refusal>()
   readonly #sizes: number[] = []
+  #replicated: Refusal | undefined
 
   constructor(units: readonly Unit[], limit: number) {
     this.#limit = limit
@@ -118,8 +121,18 @@ export class EnqueueRequest {
     }
   }
 
+  /** All that is stored has fewer copies than asked for. */
+  notReplicated(confirmed: number, { replicas, timeout }: Durability): void {
+    this.#replicated = refuse(
+      'NOT_REPLICATED',
+      `stored, and confirmed by ${confirmed} of ${replicas} replicas within ${timeout} ms`,
+    )
+  }
+
   outcomes(): EnqueueOutcome[] {
-    return this.#outcomes as EnqueueOutcome[]
+    const outcomes = this.#outcomes as EnqueueOutcome[]
+    const refusal = this.#replicated
+    return refusal === undefined ? outcomes : outcomes.map((one) => (isRefusal(one) ? one : refusal))
   }
 
   #add(unit: readonly NewTask[], size: number): void {

@@ -59,13 +59,23 @@ export class RedisQueue implements QueueFace {
     for (const some of batchesOf(units)) {
       const request = new EnqueueRequest(some, options?.maxQueueSize ?? Infinity)
       if (!request.isEmpty) {
-        const [head, list] = listOf(await this.#run('enqueue', ref, request.arguments(this.#notices.origin)))
+        const [head, list] = listOf(await this.#enqueue(ref, request))
         request.take(list as Reply)
         if (numberOf(head) >= 0) this.#notices.deliver(headChannel(ref), String(numberOf(head)))
       }
       outcomes.push(...request.outcomes())
     }
     return outcomes
+  }
+
+  async #enqueue(ref: QueueRef, request: EnqueueRequest): Promise<Reply> {
+    const args = request.arguments(this.#notices.origin)
+    const { durability, keys } = this.#connection
+    if (durability === undefined) return this.#run('enqueue', ref, args)
+    const queue = keys.queue(ref)
+    const { reply, confirmed } = await this.#connection.runReplicated('enqueue', queue, args, durability)
+    if (confirmed < durability.replicas) request.notReplicated(confirmed, durability)
+    return reply
   }
 
   async get(ref: QueueRef, ids: readonly string[]): Promise<(TaskRecord | undefined)[]> {

@@ -11,8 +11,9 @@ import {
   type WorkReply,
   type WorkRequest,
 } from '@neotask/core'
-import type { Argument, Connection } from './connection.js'
+import type { Argument, Connection, Reply } from './connection.js'
 import { escapeText, tagged } from './definition.js'
+import { ReplicaWarning } from './durability.js'
 import { pack } from './msgpack.js'
 import { listOf, numberOf, numbersOf, textOf } from './reply.js'
 import { parseClaimed, stateOf } from './task-record.js'
@@ -28,6 +29,7 @@ const STATUS = ['ok', 'again', 'gone'] as const
 export class RedisSession implements SessionFace {
   readonly #connection: Connection
   readonly #maxLogs: number
+  readonly #warning: ReplicaWarning = new ReplicaWarning()
 
   constructor(connection: Connection, maxLogs: number) {
     this.#connection = connection
@@ -59,7 +61,9 @@ export class RedisSession implements SessionFace {
   }
 
   async work(request: WorkRequest): Promise<WorkReply> {
-    const reply = listOf(await this.#connection.run('work', argumentsOf(request, this.#maxLogs)))
+    const reply = listOf(
+      await this.#work(argumentsOf(request, this.#maxLogs), request.settlements.length > 0),
+    )
     const status = STATUS[numberOf(reply[0])] as WorkReply['status']
     const token = numberOf(reply[1])
     const now = status === 'again' ? undefined : numberOf(reply[2])
@@ -79,6 +83,14 @@ export class RedisSession implements SessionFace {
       head: head < 0 ? undefined : head,
       paused: reply[10] === 1,
     }
+  }
+
+  async #work(args: readonly Argument[], settles: boolean): Promise<Reply> {
+    const { durability } = this.#connection
+    if (durability === undefined || !settles) return this.#connection.run('work', args)
+    const { reply, confirmed } = await this.#connection.runReplicated('work', undefined, args, durability)
+    if (confirmed < durability.replicas) this.#warning.warn(confirmed, durability)
+    return reply
   }
 
   async resume(session: string, ids: readonly string[]): Promise<ResumeReply> {

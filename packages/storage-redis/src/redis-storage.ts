@@ -8,6 +8,7 @@
 import { NeoTaskError, optionError, type Clock, type Storage, type StorageInfo } from '@neotask/core'
 import type { Cluster, Redis, RedisOptions } from 'ioredis'
 import { Connection, unavailable } from './connection.js'
+import { resolveDurability, type DurabilityOptions } from './durability.js'
 import { checkNamespace, Keys } from './keys.js'
 import { RedisLocks } from './redis-locks.js'
 import { RedisNotices } from './redis-notices.js'
@@ -39,6 +40,11 @@ export interface RedisStorageOptions {
   readonly client?: Redis | Cluster | undefined
   /** What all keys begin with: 1 to 64 characters of `A-Z a-z 0-9 . _ -`. Default: `'neotask'`. */
   readonly namespace?: string | undefined
+  /**
+   * How many replicas must have a task before its submit resolves, and a result before it counts as settled. A submit whose
+   * task they do not have in time rejects with `NOT_REPLICATED`. Default: none, the primary's word is enough.
+   */
+  readonly durability?: DurabilityOptions | undefined
   /** Whether a server that throws keys away when its memory is full is accepted. Default: false. */
   readonly allowEviction?: boolean | undefined
   /** Where its time comes from, for tests. Default: the server's clock. */
@@ -63,6 +69,7 @@ function checkOptions(options: unknown): asserts options is RedisStorageOptions 
     client,
     namespace,
     allowEviction,
+    durability,
   } = options as {
     [Name in keyof RedisStorageOptions]?: unknown
   }
@@ -80,6 +87,7 @@ function checkOptions(options: unknown): asserts options is RedisStorageOptions 
   if (namespace !== undefined) checkNamespace(namespace)
   if (allowEviction !== undefined && typeof allowEviction !== 'boolean')
     throw optionError('allowEviction', 'true or false', allowEviction)
+  resolveDurability(durability)
 }
 
 function checkClient(client: unknown): void {
@@ -117,7 +125,10 @@ class RedisStorage implements Storage {
 
   constructor(options: RedisStorageOptions) {
     this.#options = options
-    this.#connection = new Connection(new Keys(options.namespace ?? 'neotask'), options.clock)
+    this.#connection = new Connection(new Keys(options.namespace ?? 'neotask'), {
+      clock: options.clock,
+      durability: resolveDurability(options.durability),
+    })
     this.notices = new RedisNotices(this.#connection)
     this.queue = new RedisQueue(this.#connection, this.notices)
     this.session = new RedisSession(this.#connection, MAX_LOGS)

@@ -1,0 +1,119 @@
+/** Submits and results that wait for a replica: a primary and a replica of its own, which is frozen and thawed. */
+import { TaskPool } from '@neotask/core'
+import { afterEach, expect, test, vi } from 'vitest'
+import { redisStorage, type RedisStorageOptions } from './index.js'
+import { startCluster } from './redis-server.test-helper.js'
+import { RestartableServer } from './restartable-server.test-helper.js'
+
+const disposals: (() => Promise<unknown> | void)[] = []
+
+afterEach(async () => {
+  for (const dispose of disposals.splice(0).reverse()) await dispose()
+})
+
+async function startPair(): Promise<{ primary: RestartableServer; replica: RestartableServer }> {
+  const primary = await RestartableServer.start('--repl-diskless-sync-delay', '0')
+  disposals.push(() => primary.stop())
+  const replica = await RestartableServer.start('--replicaof', '127.0.0.1', String(primary.port))
+  disposals.push(() => replica.stop())
+  const control = primary.control()
+  await vi.waitFor(async () => expect(await control.info('replication')).toContain('state=online'), 10_000)
+  control.disconnect()
+  return { primary, replica }
+}
+
+async function openPool(
+  options: RedisStorageOptions,
+  concurrency: number,
+): Promise<TaskPool<number, number>> {
+  const storage = redisStorage(options)
+  const pool = new TaskPool({ storage, concurrency, executor: async (n: number) => n * n })
+  disposals.push(
+    () => storage.close(),
+    () => pool.close(),
+  )
+  await pool.start()
+  return pool
+}
+
+test('a submit resolves when the replica has the task, and not before', async () => {
+  const { primary, replica } = await startPair()
+  const pool = await openPool({ url: primary.url, durability: { replicas: 1, timeout: '3s' } }, 0)
+  const [writer, reader] = [primary.control(), replica.control()]
+  disposals.push(
+    () => writer.disconnect(),
+    () => reader.disconnect(),
+  )
+  const tasks = '{neotask.0}:default/default:defs'
+  await pool.submit(1)
+  replica.pause()
+  let resolved = false
+  const submitted = pool.submit(2).finally(() => (resolved = true))
+  await vi.waitFor(async () => expect(await writer.hlen(tasks)).toBe(2))
+  expect(resolved).toBe(false)
+  replica.resume()
+  expect(await reader.hexists(tasks, await submitted)).toBe(1)
+})
+
+test('a submit that the replica does not confirm says so, and is one task when it is repeated', async () => {
+  const { primary, replica } = await startPair()
+  const pool = await openPool({ url: primary.url, durability: { replicas: 1, timeout: 200 } }, 0)
+  await pool.submit(1)
+  replica.pause()
+  const error = await pool.submit(2).catch((thrown: unknown) => thrown)
+  expect(error).toMatchObject({
+    code: 'NOT_REPLICATED',
+    message: 'stored, and confirmed by 0 of 1 replicas within 200 ms',
+    retryable: true,
+    uncertain: false,
+  })
+  const { taskId: id } = error as { taskId: string }
+  expect(await pool.counts()).toMatchObject({ pending: 2 })
+  await expect(pool.submit(2, { id })).rejects.toMatchObject({ code: 'NOT_REPLICATED', taskId: id })
+  replica.resume()
+  expect(await pool.submit(2, { id })).toBe(id)
+  expect(await pool.counts()).toMatchObject({ pending: 2 })
+})
+
+test('a result counts when the replica is late, and the process is warned', async () => {
+  const { primary, replica } = await startPair()
+  const durable = { url: primary.url, durability: { replicas: 1, timeout: 1000 } }
+  const warnings: (string | undefined)[] = []
+  const onWarning = (warning: Error & { code?: string }): unknown => warnings.push(warning.code)
+  process.on('warning', onWarning)
+  disposals.push(() => void process.off('warning', onWarning))
+  await openPool(durable, 5)
+  const producer = await openPool({ url: primary.url }, 0)
+  expect(await producer.run(3)).toBe(9)
+  expect(warnings).toEqual([])
+  replica.pause()
+  expect(await Promise.all([4, 5, 6].map((n) => producer.run(n)))).toEqual([16, 25, 36])
+  await vi.waitFor(() => expect(warnings).toEqual(['NEOTASK_REDIS_REPLICAS']), 5_000)
+  replica.resume()
+})
+
+test('on a Cluster the server that has the task is asked', async () => {
+  const cluster = await startCluster()
+  const client = cluster.connect()
+  disposals.push(
+    () => cluster.stop(),
+    () => client.disconnect(),
+  )
+  for (const namespace of ['a', 'b', 'c', 'd']) {
+    const pool = await openPool({ client, namespace, durability: { replicas: 1, timeout: 20 } }, 1)
+    const error = await pool.submit(7).catch((thrown: unknown) => thrown)
+    expect(error).toMatchObject({ code: 'NOT_REPLICATED' })
+    expect(await pool.waitForResult((error as { taskId: string }).taskId)).toBe(49)
+  }
+})
+
+test.each([
+  [{ replicas: 0 }, 'durability.replicas: expected an integer from 1 to 16, got 0'],
+  [{}, 'durability.replicas: expected an integer from 1 to 16, got undefined'],
+  [{ replicas: 1, timeout: '4s' }, 'durability.timeout: expected from 1 ms to 3 s, got "4s"'],
+  [{ replicas: 1, wait: 5 }, 'durability.wait: expected no such option, got 5'],
+  [true, 'durability: expected { replicas, timeout }, got true'],
+])('durability %j is refused', (durability, message) => {
+  const options = { url: 'redis://localhost', durability } as unknown as RedisStorageOptions
+  expect(() => redisStorage(options)).toThrow(message)
+})
