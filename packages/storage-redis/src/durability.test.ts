@@ -57,13 +57,13 @@ test('a submit resolves when the replica has the task, and not before', async ()
 
 test('a submit that the replica does not confirm says so, and is one task when it is repeated', async () => {
   const { primary, replica } = await startPair()
-  const pool = await openPool({ url: primary.url, durability: { replicas: 1, timeout: 200 } }, 0)
+  const pool = await openPool({ url: primary.url, durability: { replicas: 1, timeout: '1s' } }, 0)
   await pool.submit(1)
   replica.pause()
   const error = await pool.submit(2).catch((thrown: unknown) => thrown)
   expect(error).toMatchObject({
     code: 'NOT_REPLICATED',
-    message: 'stored, and confirmed by 0 of 1 replicas within 200 ms',
+    message: 'stored, and confirmed by 0 of 1 replicas within 1000 ms',
     retryable: true,
     uncertain: false,
   })

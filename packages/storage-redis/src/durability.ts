@@ -3,7 +3,7 @@
  * connection, and answers with the number of replicas that have everything the server had written by then. So it also holds
  * for a repeat that changes nothing.
  */
-import { optionError, parseDuration, type Duration } from '@neotask/core'
+import { optionError, parseDuration, systemClock, type Duration } from '@neotask/core'
 
 export interface DurabilityOptions {
   /** From 1 to 16. */
@@ -47,7 +47,7 @@ export class ReplicaWarning {
 
   /** @param confirmed by how many replicas */
   warn(confirmed: number, { replicas, timeout }: Durability): void {
-    const now = performance.now()
+    const now = systemClock.monotonic()
     if (now < this.#next) return
     this.#next = now + WARNING_PAUSE
     process.emitWarning(
