@@ -62,7 +62,7 @@ export class EventBus<Events extends object> {
   readonly #emitter: Emitter<Record<string, unknown>> = createEmitter<Record<string, unknown>>()
   readonly #clock: Clock
   readonly #onError: (error: unknown, type: string) => void
-  readonly #streams = new Set<EventStream<Events>>()
+  readonly #streams = new Set<EventStream<StreamedEvent<Events>>>()
   /** For each pause before a repeated call: how to give it up. */
   readonly #repeats = new Set<() => void>()
   #closed = false
@@ -117,22 +117,19 @@ export class EventBus<Events extends object> {
   events(
     options: EventsOptions<EventName<Events>> = {},
   ): AsyncIterableIterator<StreamedEvent<Events>, undefined, undefined> {
-    const { signal, types, capacity = DEFAULT_CAPACITY } = options
+    const { types } = options
     const stop: (() => void)[] = []
-    const stream = new EventStream<Events>(capacity, () => {
+    const stream = new EventStream<StreamedEvent<Events>>(options, () => {
       for (const each of stop) each()
-      signal?.removeEventListener('abort', abort)
       this.#streams.delete(stream)
     })
-    const abort = (): void => stream.end(true)
-    if (this.#closed || signal?.aborted) {
-      stream.end(true)
-      return stream
-    }
+    if (this.#closed) stream.end(true)
+    if (stream.hasEnded) return stream
     this.#streams.add(stream)
-    signal?.addEventListener('abort', abort)
-    if (types === undefined) stop.push(this.on('*', (type, event) => stream.push(type, event)))
-    else for (const type of new Set(types)) stop.push(this.on(type, (event) => stream.push(type, event)))
+    const push = <Type extends EventName<Events>>(type: Type, event: Events[Type]): void =>
+      stream.push({ type, event, dropped: 0 })
+    if (types === undefined) stop.push(this.on('*', push))
+    else for (const type of new Set(types)) stop.push(this.on(type, (event) => push(type, event)))
     return stream
   }
 
@@ -228,58 +225,82 @@ export class EventBus<Events extends object> {
   }
 }
 
-/** One iteration: a bounded buffer between the emitter and one reader. */
-class EventStream<Events> implements AsyncIterableIterator<StreamedEvent<Events>, undefined, undefined> {
+/** One iteration: a bounded buffer between those who emit and one reader. */
+export class EventStream<Item extends { readonly dropped: number }> implements AsyncIterableIterator<
+  Item,
+  undefined,
+  undefined
+> {
   readonly #capacity: number
+  readonly #signal: AbortSignal | undefined
   readonly #onEnd: () => void
-  readonly #buffer: { type: string; event: unknown; dropped: number }[] = []
-  readonly #readers: ((result: IteratorResult<StreamedEvent<Events>, undefined>) => void)[] = []
+  readonly #buffer: Item[] = []
+  readonly #readers: ((result: IteratorResult<Item, undefined>) => void)[] = []
+  /** Before the oldest that waits. */
   #dropped = 0
+  /** After the newest that waits. */
+  #lost = 0
   #ended = false
 
-  constructor(capacity: number, onEnd: () => void) {
+  /** @param onEnd called once, unless the signal has aborted already */
+  constructor({ signal, capacity = DEFAULT_CAPACITY }: EventsOptions<unknown>, onEnd: () => void) {
     if (!(Number.isInteger(capacity) && capacity > 0)) {
       throw optionError('capacity', 'a positive integer', capacity)
     }
     this.#capacity = capacity
+    this.#signal = signal
     this.#onEnd = onEnd
+    if (signal?.aborted === true) this.#ended = true
+    else signal?.addEventListener('abort', this.#abort)
   }
 
-  push(type: string, event: unknown): void {
-    const item = { type, event, dropped: 0 }
+  get hasEnded(): boolean {
+    return this.#ended
+  }
+
+  /** @param item for this stream alone: how many were dropped before it is written into it */
+  push(item: Item): void {
+    tellDropped(item, this.#lost)
+    this.#lost = 0
     const reader = this.#readers.shift()
     if (reader !== undefined) {
-      reader({ done: false, value: item as StreamedEvent<Events> })
+      reader({ done: false, value: item })
       return
     }
     if (this.#buffer.length === this.#capacity) {
-      this.#buffer.shift()
-      this.#dropped++
+      const oldest = this.#buffer.shift() as Item
+      this.#dropped += oldest.dropped + 1
     }
     this.#buffer.push(item)
+  }
+
+  /** So many never came here; the next one that does says it. */
+  lose(count: number): void {
+    this.#lost += count
   }
 
   end(atOnce: boolean): void {
     if (atOnce) this.#buffer.length = 0
     if (this.#ended) return
     this.#ended = true
+    this.#signal?.removeEventListener('abort', this.#abort)
     this.#onEnd()
     for (const reader of this.#readers.splice(0)) reader({ done: true, value: undefined })
   }
 
-  next(): Promise<IteratorResult<StreamedEvent<Events>, undefined>> {
+  next(): Promise<IteratorResult<Item, undefined>> {
     const item = this.#buffer.shift()
     if (item !== undefined) {
       // What was dropped stood before the oldest that is left.
-      item.dropped = this.#dropped
+      tellDropped(item, this.#dropped)
       this.#dropped = 0
-      return Promise.resolve({ done: false, value: item as StreamedEvent<Events> })
+      return Promise.resolve({ done: false, value: item })
     }
     if (this.#ended) return Promise.resolve({ done: true, value: undefined })
     return new Promise((resolve) => this.#readers.push(resolve))
   }
 
-  return(): Promise<IteratorResult<StreamedEvent<Events>, undefined>> {
+  return(): Promise<IteratorResult<Item, undefined>> {
     this.end(true)
     return Promise.resolve({ done: true, value: undefined })
   }
@@ -287,4 +308,10 @@ class EventStream<Events> implements AsyncIterableIterator<StreamedEvent<Events>
   [Symbol.asyncIterator](): this {
     return this
   }
+
+  readonly #abort = (): void => this.end(true)
+}
+
+function tellDropped(item: { dropped: number }, more: number): void {
+  item.dropped += more
 }

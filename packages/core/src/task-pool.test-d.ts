@@ -1,6 +1,10 @@
 import { assertType, expectTypeOf, test } from 'vitest'
 import { z } from 'zod'
+import type { ClusterEvent } from './cluster-events.js'
 import { defineTask } from './define-task.js'
+import type { StreamedEvent } from './event-bus.js'
+import type { StoredError } from './failure.js'
+import type { PoolEvents } from './pool-events.js'
 import { TaskPool, type TaskId } from './task-pool.js'
 
 test('the executor types submit and waitForResult', async () => {
@@ -48,4 +52,37 @@ test('definitions type each kind', async () => {
   await pool.submit(mail, { to: 5 })
   // @ts-expect-error the pool has no executor
   await pool.submit({ to: 'a@b.org' })
+})
+
+test('the scope types the events', async () => {
+  const pool = new TaskPool({ executor: () => 1 })
+  type Local = AsyncIterableIterator<StreamedEvent<PoolEvents>, undefined, undefined>
+  expectTypeOf(pool.events()).toEqualTypeOf<Local>()
+  expectTypeOf(pool.events({ scope: 'local', types: ['task.failed'] })).toEqualTypeOf<Local>()
+  const stream = pool.events({ scope: 'cluster', capacity: 5 })
+  expectTypeOf(stream).toEqualTypeOf<AsyncIterableIterator<ClusterEvent, undefined, undefined>>()
+  const ended = pool.events({ scope: 'cluster', types: ['task.failed', 'task.completed'] })
+  for await (const { type, event } of ended) {
+    expectTypeOf(type).toEqualTypeOf<'task.failed' | 'task.completed'>()
+    expectTypeOf(event.id).toEqualTypeOf<string>()
+  }
+  for await (const { type, event, node, at, dropped } of stream) {
+    expectTypeOf(node).toEqualTypeOf<string>()
+    expectTypeOf([at, dropped]).toEqualTypeOf<number[]>()
+    if (type === 'task.created')
+      expectTypeOf(event).toEqualTypeOf<{ readonly id: string; readonly name: string }>()
+    if (type === 'task.completed') {
+      expectTypeOf(event.duration).toEqualTypeOf<number>()
+      // @ts-expect-error results stay where they are
+      expectTypeOf(event.result).toBeUnknown()
+    }
+    if (type === 'task.failed') expectTypeOf(event.error).toEqualTypeOf<StoredError>()
+    if (type === 'pool.error') expectTypeOf(event.error).toEqualTypeOf<StoredError>()
+    if (type === 'task.progress') expectTypeOf(event.progress).toEqualTypeOf<unknown>()
+    if (type === 'node.overloaded') expectTypeOf(event.measure).toEqualTypeOf<'eventLoopDelay' | 'memory'>()
+  }
+  // @ts-expect-error no such scope
+  pool.events({ scope: 'all' })
+  // @ts-expect-error no such type
+  pool.events({ scope: 'cluster', types: ['task.ended'] })
 })

@@ -2,8 +2,9 @@
  * The task pool: submit a task, wait for its result. Everything else here is a question about tasks or a word to
  * the queue; the work is done by the parts below, one for each box of the design.
  */
-import { checkKeys, checkObject, checkPriority, checkText } from './checks.js'
+import { checkKeys, checkObject, checkPriority, checkText, oneOf } from './checks.js'
 import type { Clock, Timer } from './clock.js'
+import { ClusterEvents, type ClusterEvent } from './cluster-events.js'
 import { encodePayload } from './codec.js'
 import { Consumers } from './consumers.js'
 import { withDeadline } from './deadline.js'
@@ -109,6 +110,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   readonly #ref: QueueRef
   readonly #clock: Clock
   readonly #events: EventBus<PoolEvents>
+  readonly #cluster: ClusterEvents
   readonly #stats: StatsRecorder
   readonly #locks: PoolLocks
   readonly #services: Services<TaskPool<Data, Result>> = new Services(this)
@@ -137,18 +139,27 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     this.#ref = { tenant, queue }
     this.#clock = clock
     this.#stats = new StatsRecorder(clock.monotonic())
-    this.#locks = new PoolLocks({
-      tenant,
-      storage: async () => (this.#parts ?? (await this.#open())).storage,
-      clock,
-      callTimeout: this.#options.callTimeout,
-    })
+    const { callTimeout, node } = this.#options
+    const storage = async (): Promise<Storage> => (this.#parts ?? (await this.#open())).storage
+    this.#locks = new PoolLocks({ tenant, storage, clock, callTimeout })
     this.#events = new EventBus<PoolEvents>({
       clock,
       onError: (error, type) => {
         // A listener of `pool.error` that throws is not told to the others of its kind, or it would never end.
         if (type === 'pool.error') logger.error({ err: error }, 'NeoTask: a listener of pool.error failed')
         else this.#trouble(error, `a listener of ${type}`)
+      },
+    })
+    this.#cluster = new ClusterEvents({
+      ref: this.#ref,
+      node,
+      codec,
+      clock,
+      callTimeout,
+      events: this.#events,
+      storage,
+      troubled: (error) => {
+        if (this.#state === 'new' || this.#state === 'open') this.#trouble(error, 'events')
       },
     })
   }
@@ -457,13 +468,25 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   }
 
   /**
+   * The events of all pools of this queue, in every process that uses the storage, this one included: without `data` and
+   * `result`, with the `node` and the time. Best effort: what is said while a connection is down is not heard, and others
+   * begin to tell some ms after the call. Holds the process until it ends.
+   */
+  events<Type extends keyof PoolEvents = keyof PoolEvents>(
+    options: EventsOptions<Type> & { scope: 'cluster' },
+  ): AsyncIterableIterator<ClusterEvent<Type>, undefined, undefined>
+  /**
    * The events of this process from now on, to be read at your own pace: beyond `capacity` the oldest are dropped,
    * and the next one says how many. Ends with the signal, the reader or the pool.
    */
   events(
-    options: EventsOptions<keyof PoolEvents> = {},
-  ): AsyncIterableIterator<StreamedEvent<PoolEvents>, undefined, undefined> {
-    return this.#events.events(options)
+    options?: EventsOptions<keyof PoolEvents> & { scope?: 'local' | undefined },
+  ): AsyncIterableIterator<StreamedEvent<PoolEvents>, undefined, undefined>
+  events(
+    options: EventsOptions<keyof PoolEvents> & { scope?: 'local' | 'cluster' | undefined } = {},
+  ): AsyncIterableIterator<StreamedEvent<PoolEvents> | ClusterEvent, undefined, undefined> {
+    const scope = oneOf(options.scope ?? 'local', 'events.scope', ['local', 'cluster'])
+    return scope === 'local' ? this.#events.events(options) : this.#cluster.events(options)
   }
 
   // -------------------------------------------------------------------------------------------------- live
@@ -619,7 +642,10 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
       })
       // Before those who wait for it go on, and not earlier: a newer call must not overtake them.
       this.#opening.then(
-        (parts) => (this.#parts = parts),
+        (parts) => {
+          this.#parts = parts
+          this.#cluster.begin()
+        },
         () => {},
       )
     }
@@ -693,6 +719,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
       if (this.#state !== 'new' || this.#opening !== undefined) await this.#letGo(report, timeout, drain)
     } finally {
       this.#events.close()
+      this.#cluster.end()
       this.#state = 'closed'
     }
     return report
@@ -720,6 +747,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     for (const error of await this.#services.stopAll()) this.#trouble(error, 'close')
     await this.#consumer?.end().catch((error: unknown) => this.#trouble(error, 'close'))
     await futures.close().catch((error: unknown) => this.#trouble(error, 'close'))
+    await this.#cluster.close()
     const own = typeof this.#options.storage === 'string'
     if (own && !storage.durable) {
       const { pending, scheduled, blocked } = await storage.queue.counts(this.#ref)
