@@ -27,7 +27,7 @@ export interface Target {
 /** ms without a word, while an answer is due, after which a connection is closed and made anew. */
 const SILENCE = 4_000
 /** ms between signs of life on a connection that only listens. */
-const SIGN_OF_LIFE = 2_000
+const SIGN_OF_LIFE = 5_000
 /** ms for which a command waits for a connection that is being made. */
 const PATIENCE = 2_000
 /** ms between attempts to connect, at most. */
