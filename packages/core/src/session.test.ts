@@ -1,5 +1,5 @@
 /** What a node holds, and when it lets go of it, whatever becomes of its calls and of its messages. */
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, describe, expect, it, vi } from 'vitest'
 import { memoryStorage } from './memory-storage.js'
 import type { QueueRef, Serves, Storage, WorkRequest } from './storage.js'
 import { TaskPool, type TaskPoolOptions } from './task-pool.js'
@@ -307,6 +307,74 @@ describe('a storage that is away', () => {
     await clock.advanceAsync(1500)
     expect(await producer.getTask(id)).toMatchObject({ state: 'success', result: 'second' })
     expect(await pool.getStats()).toMatchObject({ completed: 1 })
+  })
+
+  it('and comes back without what it acknowledged last is followed in what it holds', async () => {
+    const clock = new ManualClock()
+    const [master, replica] = [memoryStorage({ clock }), memoryStorage({ clock })]
+    let present = master
+    const storage = new Proxy(master, {
+      get: (_, name) => {
+        const value: unknown = Reflect.get(present, name)
+        return typeof value === 'function' ? (value.bind(present) as unknown) : value
+      },
+    })
+    const open = master.session.open.bind(master.session)
+    // All that the replica has heard of: the session, and one task.
+    vi.spyOn(master.session, 'open').mockImplementation(async (session, options) => {
+      await open(session, options)
+      await replica.session.open(session, options)
+    })
+    const begun: string[] = []
+    const aborted: string[] = []
+    const pool = new TaskPool({
+      storage,
+      clock,
+      concurrency: 2,
+      prefetch: 0,
+      executor: (name: string, ctx) => {
+        begun.push(name)
+        if (!name.startsWith('long')) return undefined
+        return new Promise((_, reject) => {
+          ctx.signal.addEventListener('abort', () => {
+            aborted.push(name)
+            reject(new Error('aborted'))
+          })
+        })
+      },
+    })
+    const [before, after] = [master, replica].map((one) => {
+      const producer = new TaskPool<string>({ storage: one, clock, concurrency: 0 })
+      ends.push(() => producer.close())
+      return producer
+    }) as [TaskPool<string>, TaskPool<string>]
+    ends.push(async () => {
+      const closed = pool.close({ timeout: 0 })
+      await clock.advanceAsync(15_000)
+      await closed
+    })
+    await pool.start()
+    for (const producer of [before, after]) await producer.submit('first', { id: 'first' })
+    await before.submit('long, lost', { id: 'lost' })
+    await before.submit('long, cancelled', { id: 'cancelled' })
+    await clock.advanceAsync(100)
+    await before.cancel('cancelled')
+    await clock.advanceAsync(1_500)
+    expect(begun).toEqual(['first', 'long, lost', 'long, cancelled'])
+    expect(aborted).toEqual(['long, cancelled'])
+
+    present = replica
+    await after.submit('second', { id: 'second' })
+    await clock.advanceAsync(2_500)
+    expect(await after.counts()).toMatchObject({ success: 2, pending: 0, running: 0 })
+    expect(begun.slice(3)).toEqual(['first', 'second'])
+    expect(aborted).toEqual(['long, cancelled', 'long, lost'])
+    // And what is taken from it then, it is told.
+    await after.submit('long, third', { id: 'third' })
+    await clock.advanceAsync(1_500)
+    await after.cancel('third')
+    await clock.advanceAsync(1_500)
+    expect(aborted.slice(2)).toEqual(['long, third'])
   })
 
   it('gets one report of each attempt when it is there again, with the newest progress and every line', async () => {

@@ -7,7 +7,8 @@
  * - of a claim's reply only entries newer than `ack` are taken, so a lost or repeated reply strands nothing;
  * - {@link Session.fenced} turns true before the storage can give this node's tasks away, judged by the time at
  *   which the last answered renewal was *sent*, on the monotonic and the wall clock, whichever went further;
- * - a session that is over is never used again: a new one is opened under a new id.
+ * - a session that is over is never used again: a new one is opened under a new id;
+ * - a storage that is back in an older state is followed: what it says this session holds is held.
  */
 import { randomBytes } from 'node:crypto'
 import { setImmediate, type Clock, type Timer } from './clock.js'
@@ -357,6 +358,14 @@ export class Session {
       this.#sentWall = sent.wall
       this.#armFence()
     }
+    // It knows less than it has told already: it has lost writes, by a failover for example.
+    if (reply.token < this.#ack || reply.takenSeq < this.#ackTaken) {
+      this.#logger.warn({ session: this.#id }, 'the storage is in an older state; what it holds counts')
+      await this.#resume([])
+      this.#ackTaken = Math.min(this.#ackTaken, reply.takenSeq)
+      this.#quiet = false
+      return
+    }
     if (reply.takenSeq > this.#ackTaken) {
       this.#host.taken(reply.taken)
       this.#ackTaken = reply.takenSeq
@@ -576,7 +585,8 @@ export class Session {
       ...unknown,
       ...fresh.filter(({ id }) => held.has(id) && !adopted.has(id) && !known.has(id)),
     ])
-    if (reply.token > this.#ack) this.#ack = reply.token
+    // Lower than before when the storage has lost writes; a claim that acknowledged more would be answered `again` for ever.
+    this.#ack = reply.token
   }
 
   /** Two replies in a row that disagree about how much is held mean that something was lost on the way. */
