@@ -1,15 +1,25 @@
 /**
  * What goes wrong between a node and its server, each under load: pools of two storages work for a third that submits
  * and waits. Whatever happened, in the end every task that was acknowledged has ended, once, and every wait was answered.
+ *
+ * `NEOTASK_PROXY_SECONDS=120 npm test -- connections` loses, delays and repeats calls for so long; without it for 8 s.
+ * `NEOTASK_PAUSE_SECONDS=10` is how long the server stands still, without it 7 s, and `NEOTASK_FULL_SECONDS=15` how long its
+ * memory is full, without it 2 s.
  */
-import { CHANGED, NeoTaskError, systemClock, TaskPool, type Storage } from '@neotask/core'
+import { CHANGED, systemClock, TaskPool, type NeoTaskError, type Storage } from '@neotask/core'
 import { Redis } from 'ioredis'
 import { afterEach, describe, expect, test, vi } from 'vitest'
 import { FaultyProxy, type Fate } from './faulty-proxy.test-helper.js'
 import { redisStorage, type RedisStorageOptions } from './index.js'
+import { Load, sleep, until, type Work } from './load.test-helper.js'
 import { RestartableServer } from './restartable-server.test-helper.js'
 
-const LANES = 50
+const PROXY_SECONDS = Number(process.env['NEOTASK_PROXY_SECONDS'] ?? 8)
+const PAUSE_SECONDS = Number(process.env['NEOTASK_PAUSE_SECONDS'] ?? 7)
+const FULL_SECONDS = Number(process.env['NEOTASK_FULL_SECONDS'] ?? 2)
+// Each starts a server and a load, and a machine may be busy with other tests.
+vi.setConfig({ testTimeout: 60_000 })
+
 const disposals: (() => Promise<unknown> | void)[] = []
 
 afterEach(async () => {
@@ -39,141 +49,16 @@ async function open(target: string | RedisStorageOptions): Promise<Storage> {
   return storage
 }
 
-const sleep = (ms: number): Promise<void> =>
-  new Promise((resolve) => systemClock.after(ms, resolve, { hold: true }))
-
-async function until(what: string, condition: () => boolean | Promise<boolean>, ms = 10_000): Promise<void> {
-  const end = performance.now() + ms
-  while (!(await condition())) {
-    if (performance.now() > end) throw new Error(`not within ${ms} ms: ${what}`)
-    await sleep(5)
-  }
-}
-
-interface Work {
-  n: number
-}
-
-/** Submits and waits until it is told to stop, and then says what came of it. */
-class Load {
-  readonly #producer: TaskPool<Work, number>
-  readonly #lanes: Promise<void>[]
-  readonly #troubles: unknown[] = []
-  readonly #completions = new Map<string, number>()
-  readonly #started = performance.now()
-  #longest = 0
-  readonly #seen: { calls: number }
-  #stopped = false
-  #next = 0
-  /** Tasks whose wait was answered. */
-  done = 0
-  /** Submits that failed, and were repeated with the same id. */
-  repeats = 0
-
-  private constructor(
-    producer: TaskPool<Work, number>,
-    workers: readonly TaskPool<Work, number>[],
-    seen: { calls: number },
-  ) {
-    this.#producer = producer
-    this.#seen = seen
-    for (const worker of workers)
-      worker.on('task.completed', ({ id }) => this.#completions.set(id, (this.#completions.get(id) ?? 0) + 1))
-    this.#lanes = Array.from({ length: LANES }, () => this.#lane())
-  }
-
-  /** @param url of the workers and the producer */
-  static async start(url: string): Promise<Load> {
-    const seen = { calls: 0 }
-    const common = { callTimeout: '10s', sessionTtl: '10s', maxReclaims: 1000 } as const
-    const executor = async ({ n }: Work): Promise<number> => {
-      seen.calls++
-      await sleep(Math.random() * 20)
-      return n * n
-    }
-    const workers: TaskPool<Work, number>[] = []
-    for (let i = 0; i < 2; i++) {
-      const worker = new TaskPool({ ...common, storage: await open(url), concurrency: 20, executor })
-      worker.on('pool.error', () => undefined)
-      disposals.push(() => worker.close({ timeout: 0 }))
-      await worker.start()
-      workers.push(worker)
-    }
-    const producer = new TaskPool<Work, number>({ ...common, storage: await open(url), concurrency: 0 })
-    disposals.push(() => producer.close({ timeout: 0 }))
-    const load = new Load(producer, workers, seen)
-    await until('the load is under way', () => load.done > 100)
-    return load
-  }
-
-  /** Resolves when so many more have ended: the trouble is over. */
-  async goOn(ms = 15_000, more = 200): Promise<void> {
-    const aim = this.done + more
-    await until('it goes on', () => this.done >= aim, ms)
-  }
-
-  /** Stops, and holds what it saw to what must be. */
-  async check(what: string): Promise<void> {
-    this.#stopped = true
-    await Promise.race([
-      Promise.all(this.#lanes),
-      sleep(30_000).then(() => {
-        throw new Error(`waits were not answered: ${this.#next - this.done - this.#troubles.length}`)
-      }),
-    ])
-    expect(this.#troubles).toEqual([])
-    expect(this.done).toBe(this.#next)
-    const counts = await this.#producer.counts()
-    expect(counts).toMatchObject({
-      success: this.#next,
-      failed: 0,
-      cancelled: 0,
-      pending: 0,
-      running: 0,
-      scheduled: 0,
-    })
-    expect([...this.#completions.values()].filter((times) => times > 1)).toEqual([])
-    const seconds = ((performance.now() - this.#started) / 1000).toFixed(1)
-    console.log(
-      `${what}: ${this.#next} tasks in ${seconds} s, each ended once, ${this.#seen.calls - this.#next} calls of handlers more ` +
-        `than tasks, ${this.repeats} submits repeated, longest task ${this.#longest.toFixed(0)} ms`,
-    )
-  }
-
-  async #lane(): Promise<void> {
-    while (!this.#stopped) {
-      const n = this.#next++
-      const begun = performance.now()
-      try {
-        const id = await this.#submit(n)
-        expect(await this.#producer.waitForResult(id, { timeout: '60s' })).toBe(n * n)
-        this.done++
-        this.#longest = Math.max(this.#longest, performance.now() - begun)
-      } catch (error) {
-        this.#troubles.push(error)
-        return
-      }
-    }
-  }
-
-  /** As the guide says: again with the same id, until it is answered. */
-  async #submit(n: number): Promise<string> {
-    for (;;) {
-      try {
-        return await this.#producer.submit({ n }, { id: `task-${n}` })
-      } catch (error) {
-        if (!(error instanceof NeoTaskError && error.code === 'STORAGE_UNAVAILABLE' && error.retryable))
-          throw error
-        this.repeats++
-        await sleep(20)
-      }
-    }
-  }
+async function startLoad(url: string): Promise<Load> {
+  const load = new Load(url)
+  disposals.push(() => load.close())
+  await load.start()
+  return load
 }
 
 test('a server that is killed and started again on its append-only file', async () => {
   const { server } = await startServer()
-  const load = await Load.start(server.url)
+  const load = await startLoad(server.url)
   for (let times = 0; times < 3; times++) {
     await server.kill()
     await sleep(300)
@@ -185,7 +70,7 @@ test('a server that is killed and started again on its append-only file', async 
 
 test('scripts that the server forgets every 50 ms', async () => {
   const { server, control } = await startServer()
-  const load = await Load.start(server.url)
+  const load = await startLoad(server.url)
   for (let times = 0; times < 40; times++) {
     await control.script('FLUSH')
     await sleep(50)
@@ -195,7 +80,7 @@ test('scripts that the server forgets every 50 ms', async () => {
 
 test.each(['normal', 'pubsub'])('connections of type %s that are killed again and again', async (type) => {
   const { server, control } = await startServer()
-  const load = await Load.start(server.url)
+  const load = await startLoad(server.url)
   for (let times = 0; times < 15; times++) {
     await control.call('CLIENT', 'KILL', 'TYPE', type)
     await sleep(150)
@@ -204,19 +89,23 @@ test.each(['normal', 'pubsub'])('connections of type %s that are killed again an
   await load.check(`15 times killed: ${type}`)
 })
 
-test('a server that stands still for longer than a call may take', { timeout: 60_000 }, async () => {
-  const { server } = await startServer()
-  const load = await Load.start(server.url)
-  server.pause()
-  await sleep(7_000)
-  server.resume()
-  await load.goOn()
-  await load.check('paused for 7 s')
-})
+test(
+  'a server that stands still for longer than a call may take',
+  { timeout: 60_000 + 2000 * PAUSE_SECONDS },
+  async () => {
+    const { server } = await startServer()
+    const load = await startLoad(server.url)
+    server.pause()
+    await sleep(PAUSE_SECONDS * 1000)
+    server.resume()
+    await load.goOn()
+    await load.check(`paused for ${PAUSE_SECONDS} s`)
+  },
+)
 
 test('a server that takes no writes for a while, as a replica does', async () => {
   const { server, control } = await startServer()
-  const load = await Load.start(server.url)
+  const load = await startLoad(server.url)
   await control.replicaof('127.0.0.1', 1)
   await sleep(1_000)
   await control.replicaof('NO', 'ONE')
@@ -226,7 +115,7 @@ test('a server that takes no writes for a while, as a replica does', async () =>
 
 test('a server that is busy with the script of somebody else', async () => {
   const { server, control } = await startServer('--lua-time-limit', '50')
-  const load = await Load.start(server.url)
+  const load = await startLoad(server.url)
   const endless = server.control()
   disposals.push(() => endless.disconnect())
   const killed = expect(endless.eval('while true do end', 0)).rejects.toThrow('killed by user')
@@ -237,8 +126,8 @@ test('a server that is busy with the script of somebody else', async () => {
   await load.check('BUSY for 1 s')
 })
 
-test('a memory that is full while handlers end', async () => {
-  const { server, control } = await startServer()
+test('a memory that is full while handlers end', { timeout: 30_000 + 2000 * FULL_SECONDS }, async () => {
+  const { server, control } = await startServer('--maxmemory-policy', 'noeviction')
   const storage = await open(server.url)
   let calls = 0
   let finish = (): void => undefined
@@ -258,25 +147,36 @@ test('a memory that is full while handlers end', async () => {
   const results = Promise.all(ids.map((id) => pool.waitForResult(id)))
   await until('all run', () => calls === 5)
   await control.config('SET', 'maxmemory', '1')
+  const end = performance.now() + FULL_SECONDS * 1000
   const producer = new TaskPool<Work, number>({ storage, concurrency: 0, callTimeout: '1s' })
   disposals.push(() => producer.close({ timeout: 0 }))
-  await expect(producer.submit({ n: 6 })).rejects.toMatchObject({
-    code: 'STORAGE_UNAVAILABLE',
-    retryable: true,
-    message: expect.stringMatching(/OOM/) as string,
-  })
+  let refused = 0
+  const submit = async (): Promise<void> => {
+    await expect(producer.submit({ n: 6 })).rejects.toMatchObject({
+      code: 'STORAGE_UNAVAILABLE',
+      retryable: true,
+      message: expect.stringMatching(/OOM/) as string,
+    })
+    refused++
+  }
+  await submit()
   finish()
   expect(await results).toEqual([1, 2, 3, 4, 5])
-  expect(calls).toBe(5)
   for (const id of ids) expect(await pool.getStatus(id)).toBe('success')
+  while (performance.now() < end) await submit()
   await control.config('SET', 'maxmemory', '0')
   expect(await pool.run({ n: 7 })).toBe(7)
+  expect(calls).toBe(6)
+  expect(await pool.counts()).toMatchObject({ success: 6, pending: 0, running: 0 })
+  console.log(
+    `memory full for ${FULL_SECONDS} s: 5 tasks ended by 5 calls of handlers, ${refused} submits refused`,
+  )
 })
 
-test('connections that pass nothing on any more, and are not closed', { timeout: 60_000 }, async () => {
+test('connections that pass nothing on any more, and are not closed', async () => {
   const { server } = await startServer()
   const proxy = await startProxy(server)
-  const load = await Load.start(proxy.url)
+  const load = await startLoad(proxy.url)
   proxy.silence()
   const begun = performance.now()
   await load.goOn(20_000)
@@ -285,24 +185,42 @@ test('connections that pass nothing on any more, and are not closed', { timeout:
   await load.check(`half-open, found within ${(found / 1000).toFixed(1)} s`)
 })
 
-test('replies lost and late, and calls that arrive twice', { timeout: 60_000 }, async () => {
-  const { server } = await startServer()
-  const proxy = await startProxy(server)
-  const load = await Load.start(proxy.url)
-  const fates: Fate[] = ['lose the reply', 'delay the reply', 'send twice', 'send again later']
-  const tally = new Map<Fate, number>()
-  proxy.fate = () => {
-    if (Math.random() >= 0.01 * fates.length) return 'pass'
-    const fate = fates[Math.floor(Math.random() * fates.length)] as Fate
-    tally.set(fate, (tally.get(fate) ?? 0) + 1)
-    return fate
-  }
-  await sleep(Number(process.env['NEOTASK_PROXY_SECONDS'] ?? 8) * 1000)
-  proxy.fate = () => 'pass'
-  await load.goOn()
-  for (const fate of fates) expect(tally.get(fate), fate).toBeGreaterThan(0)
-  await load.check([...tally].map(([fate, times]) => `${times}x ${fate}`).join(', '))
-})
+test(
+  'replies lost and late, and calls that arrive twice',
+  { timeout: 60_000 + 2000 * PROXY_SECONDS },
+  async () => {
+    const { server, control } = await startServer()
+    const proxy = await startProxy(server)
+    const load = await startLoad(proxy.url)
+    const nodes = await load.nodes()
+    expect(nodes).toHaveLength(2)
+    const fates: Fate[] = ['lose the reply', 'delay the reply', 'send twice', 'send again later']
+    const tally = new Map<Fate, number>()
+    let met = 0
+    proxy.fate = () => {
+      if (Math.random() >= 0.01 * fates.length) return 'pass'
+      const fate = fates[met++ % fates.length] as Fate
+      tally.set(fate, (tally.get(fate) ?? 0) + 1)
+      return fate
+    }
+    await sleep(PROXY_SECONDS * 1000)
+    proxy.fate = () => 'pass'
+    await load.goOn()
+    for (const fate of fates) expect(tally.get(fate), fate).toBeGreaterThan(0)
+    await proxy.settled()
+    await load.check([...tally].map(([fate, times]) => `${times}x ${fate}`).join(', '))
+
+    // Both nodes live under the sessions with which they began, and hold nothing of which they do not know.
+    expect(await load.nodes()).toEqual(nodes)
+    const prefix = '{neotask.0}:own:'
+    const sessions = (await control.keys(`${prefix}*`)).map((key) => key.slice(prefix.length))
+    expect(sessions.sort()).toEqual(nodes.map(({ session }) => session).sort())
+    for (const session of sessions) {
+      const entries = (await control.hkeys(prefix + session)).filter((field) => !field.startsWith(' '))
+      expect(entries).toEqual([])
+    }
+  },
+)
 
 describe('connections', () => {
   const REF = { tenant: 'default', queue: 'default' }

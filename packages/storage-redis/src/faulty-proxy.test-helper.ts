@@ -9,13 +9,16 @@ import { connect, createServer, type AddressInfo, type Server, type Socket } fro
 /** What happens to a call. */
 export type Fate = 'pass' | 'lose the reply' | 'delay the reply' | 'send twice' | 'send again later'
 
-/** How long a reply is delayed, and when a call is sent again later, in ms. */
+/** How long a reply is delayed, in ms. */
 const DELAY = 700
+/** When a call is sent again later, in ms. */
+const AGAIN = 2_500
 
 export class FaultyProxy {
   readonly #port: number
   readonly #server: Server
   readonly #sockets = new Set<Socket>()
+  readonly #again = new Set<Promise<void>>()
   /** Decides about each call of a script; what else is sent passes. */
   fate: () => Fate = () => 'pass'
 
@@ -39,6 +42,11 @@ export class FaultyProxy {
   /** What stands now passes nothing on any more, and is not closed. New connections work. */
   silence(): void {
     for (const socket of this.#sockets) socket.emit('silence')
+  }
+
+  /** Resolves when all that is to be sent again was sent and answered. */
+  async settled(): Promise<void> {
+    await Promise.all(this.#again)
   }
 
   async stop(): Promise<void> {
@@ -70,7 +78,7 @@ export class FaultyProxy {
           end()
           return
         }
-        if (fate === 'delay the reply') await later()
+        if (fate === 'delay the reply') await later(DELAY)
       }
       client.write(frame)
     }
@@ -83,7 +91,7 @@ export class FaultyProxy {
         sent.push('swallow')
         server.write(frame)
       }
-      if (fate === 'send again later') void later().then(() => this.#sendAside(frame))
+      if (fate === 'send again later') this.#sendAgain(frame)
     })
     const replies = new Frames((frame) => {
       // A delayed reply holds back those behind it.
@@ -94,14 +102,20 @@ export class FaultyProxy {
   }
 
   /** Sends it on a connection of its own, and reads no reply. */
-  #sendAside(frame: Buffer): void {
-    const aside = connect(this.#port, '127.0.0.1')
-    aside.on('error', () => undefined).on('data', () => aside.destroy())
-    aside.write(frame)
+  #sendAgain(frame: Buffer): void {
+    const sent = later(AGAIN).then(async () => {
+      const aside = connect(this.#port, '127.0.0.1')
+      aside.on('error', () => undefined).on('data', () => aside.destroy())
+      aside.write(frame)
+      await once(aside, 'close')
+      this.#again.delete(sent)
+    })
+    this.#again.add(sent)
   }
 }
 
-const later = (): Promise<void> => new Promise((resolve) => systemClock.after(DELAY, resolve, { hold: true }))
+const later = (ms: number): Promise<void> =>
+  new Promise((resolve) => systemClock.after(ms, resolve, { hold: true }))
 
 const PUSH = '>'.charCodeAt(0)
 const AGGREGATES = '*~>'
