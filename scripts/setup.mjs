@@ -42,13 +42,15 @@ export async function setupModelChecker() {
 }
 
 /**
- * Gets the server that the Redis storage is tested with, unless `NEOTASK_TEST_REDIS_URL` names one. As above: whoever needs
- * it says what to install, and it never rejects.
+ * Gets the server that the Redis storage is tested with, unless `NEOTASK_TEST_REDIS_URL` names one, and openssl for its
+ * certificate. As above: whoever needs them says what to install, and it never rejects.
  */
 export async function setupRedis() {
-  if (process.env.NEOTASK_TEST_REDIS_URL) return
-  if (!spawnSync('redis-server', ['--version']).error) return
-  await install('installing redis-server, which tests start', ['redis-server'])
+  const missing = []
+  if (!process.env.NEOTASK_TEST_REDIS_URL && spawnSync('redis-server', ['--version']).error)
+    missing.push('redis-server')
+  if (spawnSync('openssl', ['version']).error) missing.push('openssl')
+  if (missing.length > 0) await install(`installing ${missing.join(' and ')}, which tests start`, missing)
 }
 
 /**

@@ -4,7 +4,7 @@
  */
 import { systemClock, type Storage } from '@neotask/core'
 import { ManualClock, type Opened } from '@neotask/core/testing'
-import { Cluster, Redis } from 'ioredis'
+import { Cluster, Redis, type RedisOptions } from 'ioredis'
 import { spawn, type ChildProcess } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -48,14 +48,14 @@ export async function startServer(args: readonly string[] = []): Promise<TestSer
   }
 }
 
-/** Waits until the server answers. */
-export async function ready(server: ChildProcess, url: string): Promise<void> {
+/** Waits until the server answers. @param tls for a server that speaks it */
+export async function ready(server: ChildProcess, url: string, tls?: RedisOptions['tls']): Promise<void> {
   const failed = new Promise<never>((_, reject) => {
     server.once('error', (cause) => reject(new Error(WHAT_TO_INSTALL, { cause })))
     server.once('exit', (code) => reject(new Error(`redis-server ended with ${code}`)))
   })
   failed.catch(() => undefined)
-  const client = new Redis(url, { retryStrategy: () => 5, maxRetriesPerRequest: null })
+  const client = new Redis(url, { retryStrategy: () => 5, maxRetriesPerRequest: null, ...(tls && { tls }) })
   client.on('error', () => undefined)
   try {
     await Promise.race([client.ping(), failed])
@@ -154,8 +154,8 @@ export async function freePorts(count: number): Promise<number[]> {
 }
 
 /** A fresh storage on the server, with a clock that a test moves. */
-export async function openOn(server: TestServer): Promise<Opened> {
-  return opened((common) => redisStorage({ url: server.url, ...common }), [new Redis(server.url)])
+export async function openOn(server: TestServer, options?: RedisOptions): Promise<Opened> {
+  return opened((common) => redisStorage({ url: server.url, options, ...common }), [new Redis(server.url)])
 }
 
 /** The same by clients of the test's own. */

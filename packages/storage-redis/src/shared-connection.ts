@@ -220,7 +220,8 @@ function isReady(client: Client): Promise<void> {
     const ended = (): void => fail('the connection is closed')
     const failed = (error: Error): void => {
       last = error
-      if (isRefusal(error)) fail('the server refuses the connection')
+      if (isRefusal(error))
+        fail(isUntrusted(error) ? 'the server is not trusted' : 'the server refuses the connection')
     }
     const ready = (): void => {
       end()
@@ -237,6 +238,12 @@ function isReady(client: Client): Promise<void> {
   })
 }
 
-/** Trying again with the same name and password does not help. */
+/** Trying again with the same name and password does not help, nor with the same trust in certificates. */
 const isRefusal = (error: Error | undefined): boolean =>
-  error !== undefined && /^(WRONGPASS|NOAUTH|NOPERM)\b/.test(error.message)
+  error !== undefined && (/^(WRONGPASS|NOAUTH|NOPERM)\b/.test(error.message) || isUntrusted(error))
+
+const isUntrusted = (error: NodeJS.ErrnoException): boolean => UNTRUSTED.test(error.code ?? '')
+
+/** The codes of Node for a certificate that is not accepted. */
+const UNTRUSTED =
+  /^(CERT_|UNABLE_TO_(GET_ISSUER|VERIFY|DECRYPT_CERT)|(DEPTH_ZERO_)?SELF_SIGNED_CERT|ERR_TLS_CERT_|HOSTNAME_MISMATCH$|INVALID_(CA|PURPOSE)$)/
