@@ -7,17 +7,22 @@ import { afterAll, beforeAll, test } from 'vitest'
 import { openOn, startServer, type TestServer } from './redis-server.test-helper.js'
 
 const { NEOTASK_RANDOM_RUNS: runs, NEOTASK_RANDOM_SEED: seed } = process.env
-const options = runs === undefined ? { runs: 10, commands: 100, seed: 1 } : { runs: Number(runs) }
-
 let server: TestServer
 beforeAll(async () => {
   server = await startServer()
 })
 afterAll(() => server.stop())
 
-test('two instances on one server answer as the model does', { timeout: 3_600_000 }, async () => {
-  await runRandomSuite(() => openOn(server), {
-    ...options,
-    ...(seed !== undefined && { seed: Number(seed) }),
-  })
-})
+test.each([
+  [3, 10],
+  [2, 3],
+] as const)(
+  'two instances on one server answer as the model does (RESP%i)',
+  { timeout: 3_600_000 },
+  async (protocol, few) => {
+    await runRandomSuite(() => openOn(server, { protocol }), {
+      ...(runs === undefined ? { runs: few, commands: 100, seed: 1 } : { runs: Number(runs) }),
+      ...(seed !== undefined && { seed: Number(seed) }),
+    })
+  },
+)
