@@ -81,7 +81,8 @@ test('delayed tasks start on time and no session is lost, wherever the clock of 
   }
   const sessions = await nodes()
   expect(sessions).toHaveLength(2)
-  const long = [...queues.values()].map(({ pool }) => pool.run('long'))
+  const long = Promise.all([...queues.values()].map(({ pool }) => pool.run('long')))
+  long.catch(() => undefined)
 
   for (const node of [right, ahead]) node.submit()
   const submitted = (): Extract<Word, { type: 'submitted' }>[] =>
@@ -99,7 +100,7 @@ test('delayed tasks start on time and no session is lost, wherever the clock of 
   expect(Math.max(...late)).toBeLessThan(1_000)
 
   const pids = [right.pid, ahead.pid]
-  expect(await Promise.all(long)).toEqual(
+  expect(await long).toEqual(
     pids.map((pid) => ({ at: expect.any(Number) as number, pid, times: 1, aborted: false })),
   )
   expect(await nodes()).toEqual(sessions)

@@ -39,7 +39,8 @@ export class Replicated {
   /** Resolves when the replica follows. */
   static async start(): Promise<Replicated> {
     const folder = await mkdtemp(join(tmpdir(), 'neotask-sentinel-'))
-    const master = await RestartableServer.start()
+    // It waits for more replicas otherwise before it sends its data.
+    const master = await RestartableServer.start('--repl-diskless-sync-delay', '0')
     const link = await Link.start(master.port)
     const replica = await RestartableServer.start('--replicaof', '127.0.0.1', String(link.port))
     await ask(replica.url, async (client) => {
