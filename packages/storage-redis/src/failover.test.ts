@@ -47,6 +47,8 @@ interface Gap {
 async function check(load: Load, gap: Gap): Promise<number> {
   // Every wait was answered: with the right value, or by the word that there is no such task.
   await load.stop()
+  // What had ended, and of which that was lost, runs again.
+  await load.drained()
   const records = await load.records()
   const lost = load.acknowledged.filter((_, index) => records[index] === undefined)
   const isIn = (at: number | undefined): boolean => at !== undefined && at >= gap.from && at <= gap.to

@@ -149,6 +149,14 @@ export class Load {
     this.tell(`${what}: each ended once`)
   }
 
+  /** Resolves when nothing is left to run, also of what nobody waits for any more. */
+  async drained(): Promise<void> {
+    await until('nothing is left to run', async () => {
+      const counts = await this.#storage?.queue.counts(REF)
+      return counts?.pending === 0 && counts.running === 0
+    })
+  }
+
   async nodes(): Promise<NodeStatus[]> {
     return (await this.#producer?.getNodes()) ?? []
   }
