@@ -7,7 +7,9 @@ import { callsDuring, usageOf, withServer, type BenchServer } from './redis-serv
 import type { Row } from './suites.js'
 import { Deliveries, pause, payload, percentile, rate, type Payload } from './workload.js'
 
+/** What is measured, after the warm-up. */
 const COUNT = 30_000
+const WARM_UP = 5_000
 /** For a peer that would take minutes. */
 const FEW = 2000
 const IN_FLIGHT = 100
@@ -57,53 +59,49 @@ async function addInBulk(producer: Producer, count: number): Promise<void> {
   }
 }
 
-/** Times what happens between the connection of a producer and its end. */
-async function timed(
-  peer: Peer,
-  { port }: BenchServer,
-  count: number,
-  add: (producer: Producer) => Promise<void>,
-): Promise<number> {
-  const producer = await peer.produce(port)
-  const start = performance.now()
-  await add(producer)
-  const ms = performance.now() - start
-  await producer.close()
-  return rate(count, ms)
+/** Times what a producer does, after some of the same. */
+function producing(count: number, add: (producer: Producer, count: number) => Promise<void>): Measure {
+  return async (peer, { port }) => {
+    const producer = await peer.produce(port)
+    await add(producer, WARM_UP)
+    const start = performance.now()
+    await add(producer, count)
+    const ms = performance.now() - start
+    await producer.close()
+    return rate(count, ms)
+  }
 }
 
 /** Stores the tasks first, then works them off. */
 function drain(concurrency: number, optionsOf?: (i: number) => AddOptions): Measure {
   return async (peer, { port }) => {
-    const count = concurrency === 1 && peer === PEERS['GroupMQ'] ? FEW : COUNT
+    const isSlow = concurrency === 1 && peer === PEERS['GroupMQ']
+    const warmUp = isSlow ? 0 : WARM_UP
+    const count = warmUp + (isSlow ? FEW : COUNT)
     const producer = await peer.produce(port)
     if (optionsOf === undefined) await addInBulk(producer, count)
     else await addAll(producer, count, IN_FLIGHT, optionsOf)
-    const deliveries = new Deliveries(count)
-    const start = performance.now()
+    const deliveries = new Deliveries(count, warmUp)
     const stop = await peer.work(port, concurrency, ({ i }) => deliveries.count(i))
     await deliveries.complete
-    const ms = performance.now() - start
     await stop()
     await producer.close()
     deliveries.check()
-    return rate(count, ms)
+    return deliveries.rate
   }
 }
 
 /** Adds and works at the same time. */
 const endToEnd: Measure = async (peer, { port }) => {
-  const deliveries = new Deliveries(COUNT)
+  const deliveries = new Deliveries(WARM_UP + COUNT, WARM_UP)
   const stop = await peer.work(port, IN_FLIGHT, ({ i }) => deliveries.count(i))
   const producer = await peer.produce(port)
-  const start = performance.now()
-  await addAll(producer, COUNT, IN_FLIGHT)
+  await addAll(producer, WARM_UP + COUNT, IN_FLIGHT)
   await deliveries.complete
-  const ms = performance.now() - start
   await stop()
   await producer.close()
   deliveries.check()
-  return rate(COUNT, ms)
+  return deliveries.rate
 }
 
 /** Workers in processes of their own. */
@@ -144,25 +142,23 @@ class Workers {
 /** One process adds, others work. */
 function apart(processes: number): Measure {
   return async (peer, server) => {
-    const deliveries = new Deliveries(COUNT)
+    const deliveries = new Deliveries(WARM_UP + COUNT, WARM_UP)
     const workers = await Workers.start(peer, processes, server, deliveries)
     const producer = await peer.produce(server.port)
-    const start = performance.now()
-    await addAll(producer, COUNT, IN_FLIGHT)
+    await addAll(producer, WARM_UP + COUNT, IN_FLIGHT)
     await deliveries.complete
-    const ms = performance.now() - start
     await workers.stop()
     await producer.close()
     deliveries.check()
-    return rate(COUNT, ms)
+    return deliveries.rate
   }
 }
 
-/** Submits and awaits the result of each. @returns what `figure` makes of the ms that each took and of all */
+/** Submits and awaits the result of each. @returns what `figure` makes of the ms that each took and of their rate */
 function submitAndWait(
   count: number,
   inFlight: number,
-  figure: (latencies: number[], ms: number) => number,
+  figure: (latencies: number[], perSecond: number) => number,
 ): Measure {
   return async (peer, { port }) => {
     const stop = await peer.work(port, IN_FLIGHT, () => undefined)
@@ -171,24 +167,23 @@ function submitAndWait(
       if (producer.run === undefined) throw new Error('this peer cannot wait for a result')
       return await producer.run(data)
     }
-    const deliveries = new Deliveries(count)
+    const warmUp = Math.floor(count / 6)
+    const deliveries = new Deliveries(warmUp + count, warmUp)
     const latencies: number[] = []
     let next = 0
     const lane = async (): Promise<void> => {
-      while (next < count) {
+      while (next < warmUp + count) {
         const i = next++
         const start = performance.now()
         deliveries.count(await run(payload(i)))
-        latencies.push(performance.now() - start)
+        if (i >= warmUp) latencies.push(performance.now() - start)
       }
     }
-    const start = performance.now()
     await Promise.all(Array.from({ length: inFlight }, lane))
-    const ms = performance.now() - start
     await stop()
     await producer.close()
     deliveries.check()
-    return figure(latencies, ms)
+    return figure(latencies, deliveries.rate)
   }
 }
 
@@ -261,7 +256,7 @@ function perTask(of: 'commands' | 'bytes'): Measure {
     const before = await usageOf(server)
     await endToEnd(peer, server)
     const after = await usageOf(server)
-    return (after[of] - before[of]) / COUNT
+    return (after[of] - before[of]) / (WARM_UP + COUNT)
   }
 }
 
@@ -283,8 +278,7 @@ const byPriority = (i: number): AddOptions => ({ priority: i % PRIORITIES })
 const addRow = (durable: boolean): Row =>
   row(
     { name: `add, 100 in flight${durable ? ', with AOF' : ''}`, ...throughput, durable },
-    async (peer, server) =>
-      timed(peer, server, COUNT, async (producer) => addAll(producer, COUNT, IN_FLIGHT)),
+    producing(COUNT, (producer, count) => addAll(producer, count, IN_FLIGHT)),
   )
 const drainRow = (concurrency: number, durable: boolean): Row =>
   row(
@@ -317,13 +311,12 @@ const prefetchRow: Row = {
 }
 
 export const redisRows: readonly Row[] = [
-  row({ name: 'add, one by one', ...throughput }, async (peer, server) =>
-    timed(peer, server, 3000, async (producer) => addAll(producer, 3000, 1)),
+  row(
+    { name: 'add, one by one', ...throughput },
+    producing(3000, (producer, count) => addAll(producer, count, 1)),
   ),
   addRow(false),
-  row({ name: 'add, 1 000 in bulk', ...throughput }, async (peer, server) =>
-    timed(peer, server, COUNT, async (producer) => addInBulk(producer, COUNT)),
-  ),
+  row({ name: 'add, 1 000 in bulk', ...throughput }, producing(COUNT, addInBulk)),
   drainRow(1, false),
   drainRow(10, false),
   drainRow(100, false),
@@ -332,7 +325,7 @@ export const redisRows: readonly Row[] = [
   row({ name: 'end to end, a producer and 3 worker processes', ...throughput }, apart(3)),
   row(
     { name: 'submit and wait, 100 in flight', ...throughput, peers: withWait },
-    submitAndWait(20_000, IN_FLIGHT, (latencies, ms) => rate(latencies.length, ms)),
+    submitAndWait(20_000, IN_FLIGHT, (_latencies, perSecond) => perSecond),
   ),
   row(
     { name: 'submit and wait, one at a time, p50', ...latency, peers: withWait },

@@ -10,16 +10,26 @@ const TEXT = 'x'.repeat(100)
 
 export const payload = (i: number): Payload => ({ i, s: TEXT })
 
-/** Counts what was delivered; {@link Deliveries.check} throws unless each came exactly once. */
+/**
+ * Counts what was delivered; {@link Deliveries.check} throws unless each came exactly once. Time counts from the delivery
+ * that ends the warm-up: by then code is compiled and scripts are loaded, for who is fast as for who is slow.
+ */
 export class Deliveries {
   readonly #seen: Uint8Array
   readonly #complete: Promise<void>
-  #left: number
+  readonly #warmUp: number
+  readonly #count: number
+  #delivered = 0
+  #start = NaN
+  #end = NaN
   #done!: () => void
 
-  constructor(count: number) {
+  /** @param warmUp how many of them are not measured */
+  constructor(count: number, warmUp: number = 0) {
     this.#seen = new Uint8Array(count)
-    this.#left = count
+    this.#count = count
+    this.#warmUp = warmUp
+    if (warmUp === 0) this.#start = performance.now()
     this.#complete = new Promise((resolve) => {
       this.#done = resolve
     })
@@ -27,12 +37,21 @@ export class Deliveries {
 
   count(i: number): void {
     this.#seen[i] = (this.#seen[i] ?? 0) + 1
-    if (--this.#left === 0) this.#done()
+    this.#delivered++
+    if (this.#delivered === this.#warmUp) this.#start = performance.now()
+    if (this.#delivered < this.#count) return
+    this.#end = performance.now()
+    this.#done()
   }
 
   /** Resolves with the last one. */
   get complete(): Promise<void> {
     return this.#complete
+  }
+
+  /** Deliveries per second, without the warm-up. */
+  get rate(): number {
+    return rate(this.#count - this.#warmUp, this.#end - this.#start)
   }
 
   check(): void {

@@ -115,19 +115,21 @@ describe('Batcher', () => {
     expect(calls).toHaveLength(7)
   })
 
-  it('keeps the order and runs one batch at a time, whatever the sizes and the times', async () => {
+  it('keeps the order and no more batches in flight than it may, whatever the sizes and the times', async () => {
     await fc.assert(
       fc.asyncProperty(
         fc.array(fc.record({ turns: fc.nat(2), burst: fc.integer({ min: 1, max: 30 }) }), { maxLength: 10 }),
         fc.integer({ min: 1, max: 10 }),
         fc.nat(3),
-        async (bursts, maxItems, slowness) => {
+        fc.integer({ min: 1, max: 3 }),
+        async (bursts, maxItems, slowness, flights) => {
           let running = 0
           const seen: number[] = []
           const { batcher, clock } = setUp({
             maxItems,
+            flights,
             run: async (items) => {
-              expect(++running).toBe(1)
+              expect(++running).toBeLessThanOrEqual(flights)
               expect(items.length).toBeLessThanOrEqual(maxItems)
               seen.push(...items)
               for (let turn = 0; turn < slowness; turn++)
@@ -150,6 +152,51 @@ describe('Batcher', () => {
       ),
       { numRuns: 50 },
     )
+  })
+
+  it('divides what waits among the batches that may start, unless that is little', async () => {
+    const { batcher, clock, call, sent } = setUp({ flights: 2 })
+    for (let item = 0; item < 90; item++) void batcher.add(item)
+    await clock.settle()
+    expect(sent().map((items) => items.length)).toEqual([45, 45])
+    for (let item = 90; item < 190; item++) void batcher.add(item)
+    await clock.settle()
+    expect(sent()).toHaveLength(2)
+    call(1).answer()
+    await clock.settle()
+    // One may start, so it takes all that its size allows.
+    expect(sent().map((items) => items.length)).toEqual([45, 45, 100])
+    call(0).answer()
+    call(2).answer()
+    await clock.settle()
+    for (let item = 190; item < 215; item++) void batcher.add(item)
+    await clock.settle()
+    expect(sent().flat()).toEqual([...Array(215).keys()])
+    expect(sent().map((items) => items.length)).toEqual([45, 45, 100, 20, 5])
+  })
+
+  it('settles each of two batches at its own deadline, and repeats only the one that failed', async () => {
+    const { batcher, clock, call, sent } = setUp({ flights: 2 })
+    const first = watch(batcher.add(1))
+    await clock.advanceAsync(4000)
+    const second = watch(batcher.add(2))
+    await clock.settle()
+    expect(sent()).toEqual([[1], [2]])
+    call(1).refuse(busy)
+    await clock.advanceAsync(20)
+    expect(sent()).toEqual([[1], [2], [2]])
+    await clock.advanceAsync(5980)
+    expect(first.error).toMatchObject({ code: 'STORAGE_UNAVAILABLE', uncertain: true })
+    expect(second.settled).toBe(false)
+    const third = watch(batcher.add(3))
+    await clock.settle()
+    expect(sent()).toEqual([[1], [2], [2], [3]])
+    call(3).answer()
+    await clock.advanceAsync(4000)
+    expect(third.value).toBe('3')
+    expect(second.error).toMatchObject({ code: 'STORAGE_UNAVAILABLE', uncertain: true })
+    expect(clock.pending).toBe(0)
+    await batcher.idle()
   })
 
   it('has no timer while idle, one while anything waits, and lets that hold the process', async () => {

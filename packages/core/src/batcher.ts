@@ -3,8 +3,11 @@
  *
  * Calls made while a batch is in flight ride in the next one. Every batch starts at the end of a turn of the loop,
  * so all that is added within the turn shares it; there is no timer to wait for and no delay to tune. Items go out
- * in the order of their adding, exactly one batch is in flight, and each promise settles at its item's deadline
- * at the latest, whatever the storage does.
+ * in the order of their adding, one batch after the other unless `flights` says otherwise, and each promise settles
+ * at its item's deadline at the latest, whatever the storage does.
+ *
+ * With two flights a storage works while the answers of the batch before are taken in. What waits is then divided among
+ * those that may start, or all callers who wait for one batch would ride together in the next one for ever.
  *
  * Invariant: all items have the same timeout, so their deadlines stand in the order of their adding: first those
  * in flight, then those waiting. One timer for the first of them is enough.
@@ -28,6 +31,8 @@ export interface BatcherOptions<In, Out> {
   size?: ((item: In) => number) | undefined
   /** The heaviest batch. A single item always fits. Default: unlimited. */
   maxSize?: number | undefined
+  /** How many batches may be in flight at a time. Default: 1. */
+  flights?: number | undefined
   /** How much may wait, as `count` counts. More is refused with `BACKPRESSURE`; an empty buffer takes any item. */
   maxWaiting: number
   /** ms after which an item that has no answer is rejected. */
@@ -54,11 +59,15 @@ interface Batch<In, Out> {
   error: unknown
   /** The pause before the next try. */
   pause: Timer | undefined
+  /** Whether it was answered or given up. */
+  over: boolean
 }
 
 /** Pauses between tries, ms: the first from 5 to 10, doubled up to one from 250 to 500. */
 const FIRST_PAUSE = 10
 const LONGEST_PAUSE = 500
+/** Fewer, as `count` counts, are not worth a call of their own. */
+const MIN_SHARE = 20
 /** Below this many places already taken from the buffer, moving the rest is not worth while. */
 const MIN_TAKEN = 1024
 
@@ -75,7 +84,8 @@ export class Batcher<In, Out> {
   /** Where the buffer begins; the places before it were taken. */
   #head = 0
   #waiting = 0
-  #batch: Batch<In, Out> | undefined
+  /** In the order of their sending. */
+  readonly #flights: Batch<In, Out>[] = []
   /** Whether a batch starts at the end of this turn. */
   #starting = false
   /** Fires at or before the first deadline; undefined while idle. */
@@ -130,12 +140,12 @@ export class Batcher<In, Out> {
   }
 
   #isIdle(): boolean {
-    return this.#batch === undefined && this.#head === this.#buffer.length
+    return this.#flights.length === 0 && this.#head === this.#buffer.length
   }
 
   /** At the end of the turn, so that callers whose promises just resolved may add to the next batch. */
   #startSoon(): void {
-    if (this.#starting || this.#batch !== undefined) return
+    if (this.#starting || this.#free === 0) return
     this.#starting = true
     setImmediate(this.#start)
   }
@@ -144,19 +154,26 @@ export class Batcher<In, Out> {
     this.#starting = false
     // The timer may be late, and what has expired must not be sent.
     this.#expireWaiting(this.#options.clock.monotonic())
-    const entries = this.#take()
-    if (entries.length === 0) {
-      this.#settled()
-      return
+    for (let free = this.#free; free > 0 && this.#head < this.#buffer.length; free--) {
+      const entries = this.#take(Math.max(MIN_SHARE, Math.ceil(this.#waiting / free)))
+      const items: In[] = []
+      for (const entry of entries) items.push(entry.item)
+      const batch = { entries, items, expired: 0, error: undefined, pause: undefined, over: false }
+      this.#flights.push(batch)
+      void this.#carryOut(batch)
     }
-    const items: In[] = []
-    for (const entry of entries) items.push(entry.item)
-    this.#batch = { entries, items, expired: 0, error: undefined, pause: undefined }
-    void this.#carryOut(this.#batch)
+    if (this.#flights.length === 0) this.#settled()
   }
 
-  #take(): Entry<In, Out>[] {
-    const { maxItems, maxSize = Infinity } = this.#options
+  /** How many batches may start. */
+  get #free(): number {
+    return (this.#options.flights ?? 1) - this.#flights.length
+  }
+
+  /** @param share how much one batch should take of what waits, as `count` counts */
+  #take(share: number): Entry<In, Out>[] {
+    const { maxSize = Infinity } = this.#options
+    const maxItems = Math.min(share, this.#options.maxItems)
     const entries: Entry<In, Out>[] = []
     let count = 0
     let size = 0
@@ -182,12 +199,12 @@ export class Batcher<In, Out> {
 
   /** Tries until it has an answer, or until the batch was given up because all its deadlines passed. */
   async #carryOut(batch: Batch<In, Out>): Promise<void> {
-    for (let longest = FIRST_PAUSE; this.#batch === batch; longest = Math.min(longest * 2, LONGEST_PAUSE)) {
+    for (let longest = FIRST_PAUSE; !batch.over; longest = Math.min(longest * 2, LONGEST_PAUSE)) {
       let results: readonly Out[]
       try {
         results = await this.#options.run(batch.items)
       } catch (error) {
-        if (this.#batch !== batch) return
+        if (batch.over) return
         if (!(error instanceof NeoTaskError && error.retryable)) {
           this.#fail(batch, error)
           return
@@ -199,7 +216,7 @@ export class Batcher<In, Out> {
         })
         continue
       }
-      if (this.#batch === batch) this.#finish(batch, results)
+      if (!batch.over) this.#finish(batch, results)
       return
     }
   }
@@ -211,7 +228,7 @@ export class Batcher<In, Out> {
       this.#fail(batch, new StorageUnavailableError('STORAGE_UNAVAILABLE', message, { uncertain: true }))
       return
     }
-    this.#batch = undefined
+    this.#end(batch)
     for (let i = batch.expired; i < entries.length; i++) {
       const { resolve, item } = entries[i] as Entry<In, Out>
       resolve(results[i] as Out, item)
@@ -219,8 +236,13 @@ export class Batcher<In, Out> {
     this.#settled()
   }
 
+  #end(batch: Batch<In, Out>): void {
+    batch.over = true
+    this.#flights.splice(this.#flights.indexOf(batch), 1)
+  }
+
   #fail(batch: Batch<In, Out>, error: unknown): void {
-    this.#batch = undefined
+    this.#end(batch)
     for (let i = batch.expired; i < batch.entries.length; i++) {
       const { reject, item } = batch.entries[i] as Entry<In, Out>
       reject(error, item)
@@ -247,14 +269,14 @@ export class Batcher<In, Out> {
   readonly #expire = (): void => {
     this.#timer = undefined
     const now = this.#options.clock.monotonic()
-    const batch = this.#batch
-    if (batch !== undefined) this.#expireSent(batch, now)
+    for (const batch of [...this.#flights]) this.#expireSent(batch, now)
     this.#expireWaiting(now)
-    const next = this.#batch?.entries[this.#batch.expired] ?? this.#buffer[this.#head]
+    const [first] = this.#flights
+    const next = first?.entries[first.expired] ?? this.#buffer[this.#head]
     if (next !== undefined) {
       this.#timer = this.#options.clock.after(next.deadline - now, this.#expire, { hold: true })
     }
-    if (this.#batch === undefined) this.#settled()
+    if (this.#free > 0) this.#settled()
   }
 
   #expireSent(batch: Batch<In, Out>, now: number): void {
@@ -268,7 +290,7 @@ export class Batcher<In, Out> {
     }
     // Nobody waits for it any more. Whatever it still answers is too late, and the next may go.
     batch.pause?.cancel()
-    this.#batch = undefined
+    this.#end(batch)
   }
 
   #expireWaiting(now: number): void {
@@ -277,7 +299,7 @@ export class Batcher<In, Out> {
       const entry = this.#buffer[this.#head] as Entry<In, Out>
       if (entry.deadline > now) return
       this.#dropFirst(entry)
-      error ??= this.#noAnswer(false, this.#batch?.error)
+      error ??= this.#noAnswer(false, this.#flights[0]?.error)
       entry.reject(error, entry.item)
     }
   }

@@ -107,6 +107,7 @@ export class LifecycleManager {
       size: (task) => encodedSize(task.payload),
       maxSize: BATCH_BYTES,
       maxWaiting: MOST_WAITING,
+      flights: storage.limits.flights,
       timeout: options.callTimeout,
       clock: options.clock,
     })

@@ -51,6 +51,11 @@ export interface StorageLimits {
   readonly enqueue: number
   /** Settlements, and tasks claimed, in one `work`. */
   readonly work: number
+  /**
+   * Calls of `enqueue` that a pool may have under way at a time. More than one where the storage works in another process,
+   * and carries them out in their order. Default: 1.
+   */
+  readonly flights?: number | undefined
 }
 
 export interface StorageInfo {

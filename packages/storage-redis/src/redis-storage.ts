@@ -111,7 +111,7 @@ const MAX_LOGS = 100
 class RedisStorage implements Storage {
   readonly name = 'redis'
   readonly durable = true
-  readonly limits: Storage['limits'] = { enqueue: MAX_ENQUEUE, work: MAX_WORK }
+  readonly limits: Storage['limits'] = { enqueue: MAX_ENQUEUE, work: MAX_WORK, flights: 2 }
   readonly queue: RedisQueue
   readonly session: RedisSession
   readonly upkeep: RedisUpkeep
