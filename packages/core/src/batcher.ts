@@ -59,8 +59,6 @@ interface Batch<In, Out> {
   error: unknown
   /** The pause before the next try. */
   pause: Timer | undefined
-  /** Whether it was answered or given up. */
-  over: boolean
 }
 
 /** Pauses between tries, ms: the first from 5 to 10, doubled up to one from 250 to 500. */
@@ -158,7 +156,7 @@ export class Batcher<In, Out> {
       const entries = this.#take(Math.max(MIN_SHARE, Math.ceil(this.#waiting / free)))
       const items: In[] = []
       for (const entry of entries) items.push(entry.item)
-      const batch = { entries, items, expired: 0, error: undefined, pause: undefined, over: false }
+      const batch = { entries, items, expired: 0, error: undefined, pause: undefined }
       this.#flights.push(batch)
       void this.#carryOut(batch)
     }
@@ -199,12 +197,12 @@ export class Batcher<In, Out> {
 
   /** Tries until it has an answer, or until the batch was given up because all its deadlines passed. */
   async #carryOut(batch: Batch<In, Out>): Promise<void> {
-    for (let longest = FIRST_PAUSE; !batch.over; longest = Math.min(longest * 2, LONGEST_PAUSE)) {
+    for (let longest = FIRST_PAUSE; this.#flights.includes(batch); longest = Math.min(longest * 2, LONGEST_PAUSE)) {
       let results: readonly Out[]
       try {
         results = await this.#options.run(batch.items)
       } catch (error) {
-        if (batch.over) return
+        if (!this.#flights.includes(batch)) return
         if (!(error instanceof NeoTaskError && error.retryable)) {
           this.#fail(batch, error)
           return
@@ -216,7 +214,7 @@ export class Batcher<In, Out> {
         })
         continue
       }
-      if (!batch.over) this.#finish(batch, results)
+      if (this.#flights.includes(batch)) this.#finish(batch, results)
       return
     }
   }
@@ -237,7 +235,6 @@ export class Batcher<In, Out> {
   }
 
   #end(batch: Batch<In, Out>): void {
-    batch.over = true
     this.#flights.splice(this.#flights.indexOf(batch), 1)
   }
 

@@ -90,17 +90,22 @@ export class EnqueueRequest {
     const ids = new Set<string>()
     const args: Argument[] = []
     let isGenerated = true
+    let isAscending = true
+    let last = ''
     let letters = ''
     for (const task of this.#tasks) {
       const flags = flagsOf(task, task.priority)
       kinds.add(task.kind)
       ids.add(task.id)
       isGenerated &&= isGeneratedId(task.id)
+      isAscending &&= task.id > last
+      last = task.id
       letters += flags
       args.push(task.id, encodeDefinition(task, flags, task.priority))
     }
     const names = [...kinds].map((kind) => `${escapeText(kind)} `).join('')
-    return [names, isGenerated && ids.size === this.#tasks.length ? 1 : '', letters, ...args]
+    const areNew = isGenerated && (isAscending || ids.size === this.#tasks.length)
+    return [names, areNew ? (isAscending ? 2 : 1) : '', letters, ...args]
   }
 
   /** Reads what the script answered. */

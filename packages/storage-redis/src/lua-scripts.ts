@@ -1600,9 +1600,10 @@ local function enqueuePlain()
 for i = 1, n do ids[i] = ARGV[2 * i + 5] end
 local known = C('HMGET', DEFS, unpack(ids))
 local room = most and most - waiting() or n
-local isChosen = ARGV[5] ~= '1'
+local isChosen, isOrdered = ARGV[5] ~= '1' and ARGV[5] ~= '2', ARGV[5] == '2'
 local defs, scores, out, taken = {}, {}, {}, {}
 local best, k = 1001, 0
+local lastLetter, front
 for i = 1, n do
 local how = false
 if isChosen or known[i] then
@@ -1615,7 +1616,10 @@ out[#out + 1] = i - 1
 out[#out + 1] = how
 else
 local raw, letter = ARGV[2 * i + 6], string.byte(flags, i)
-local d = stamp(letter) .. raw
+if letter ~= lastLetter then
+lastLetter, front = letter, stamp(letter)
+end
+local d = front .. raw
 k = k + 1
 if isChosen then taken[ids[i]] = d end
 defs[2 * k - 1], defs[2 * k] = ids[i], d
@@ -1631,7 +1635,20 @@ end
 if k == 0 then return { -1, out } end
 local head = C('ZRANGE', READY, 0, 0, 'WITHSCORES')
 local base = C('HINCRBY', META, 'seq', k) - k
+if isOrdered then
+local texts = {}
+for i = 1, k do
+local priority = scores[2 * i - 1]
+local text = texts[priority]
+if not text then
+text = int(priority * BAND + base + 1)
+texts[priority] = text
+end
+scores[2 * i - 1] = text
+end
+else
 for i = 1, k do scores[2 * i - 1] = scores[2 * i - 1] * BAND + base + i end
+end
 C('HSET', DEFS, unpack(defs))
 C('ZADD', READY, unpack(scores))
 C('HINCRBY', Q .. 'hist', int(now - now % 60000) .. 'e', k)
@@ -2307,42 +2324,47 @@ if marks > 0 then
 entries, offset = C('HMGET', own, unpack(ids)), 0
 end
 local out, res, done, rest, seen, told = {}, {}, {}, {}, {}, {}
-local started = 0
+local n, started = 0, 0
 local time = ' ' .. int(now)
+local lastEntry, lastToken, isHeld, isStarted, watcher, head
 for i = 1, settlements do
-local e, token, how = entries[offset + i], ARGV[at + 3 * i - 1], ARGV[at + 3 * i]
-local from = e and string.byte(e) == 43 and 2 or 1
-if e and not rares[i] and not waits[i] and not seen[ids[i]] and string.byte(how) == 115
-and string.find(e, token .. ' ', from, true) == from then
-seen[ids[i]] = true
-if from == 2 then started = started + 1 end
-local ends, watcher
-if string.find(e, ' w', 1, true) then ends, watcher = string.match(e, ' w(%d+) (%S+)$') end
+local id, e, token, how = ids[i], entries[offset + i], ARGV[at + 3 * i - 1], ARGV[at + 3 * i]
+if e and (e ~= lastEntry or token ~= lastToken) then
+lastEntry, lastToken = e, token
+isStarted = string.byte(e) == 43
+local from = isStarted and 2 or 1
+isHeld = string.find(e, token .. ' ', from, true) == from
+local ends
+ends, watcher = string.match(e, ' w(%d+) (%S+)$')
 if ends and (watcher == s.w or tonumber(ends) <= now) then watcher = nil end
+head = 's' .. token .. time .. (watcher and '!' or '')
+end
+if e and isHeld and not rares[i] and not waits[i] and not seen[id] and string.byte(how) == 32 then
+seen[id] = true
+if isStarted then started = started + 1 end
 if watcher then
 local list = told[watcher]
 if not list then
 list = {}
 told[watcher] = list
 end
-list[#list + 1] = ids[i]
+list[#list + 1] = id
 end
-local k = #out + 1
-out[k] = ids[i]
-res[2 * k - 1], res[2 * k] = ids[i], 's' .. token .. time .. (watcher and '! ' or ' ') .. string.sub(how, 2)
-done[2 * k] = ids[i]
+n = n + 1
+out[n] = id
+res[2 * n - 1], res[2 * n] = id, head .. how
+done[2 * n] = id
 else
-seen[ids[i]] = true
+seen[id] = true
 rest[#rest + 1] = i
 end
 end
-local n = #out
 if n > 0 then
 C('HDEL', own, unpack(out))
 dirty = true
 C('HSET', RES, unpack(res))
-local number = C('HINCRBY', META, 'ends', n) - n
-for i = 1, n do done[2 * i - 1] = now * 2048 + (number + i) % 2048 end
+local score = int(now * 2048 + C('HINCRBY', META, 'ends', 1) % 2048)
+for i = 1, n do done[2 * i - 1] = score end
 C('ZADD', Q .. 'done:s', unpack(done))
 C('HINCRBY', Q .. 'hist', int(now - now % 60000) .. 's', n)
 if started > 0 then C('HINCRBY', own, ' m', -started) end
@@ -2356,7 +2378,8 @@ for i = 1, #rest do names[i] = ids[rest[i]] end
 q.load(names)
 for _, i in ipairs(rest) do
 local how = ARGV[at + 3 * i]
-if not q.settle(s, ids[i], tonumber(ARGV[at + 3 * i - 1]), string.sub(how, 1, 1), string.sub(how, 2)) then
+local letter = string.sub(how, 1, 1)
+if not q.settle(s, ids[i], tonumber(ARGV[at + 3 * i - 1]), letter == ' ' and 's' or letter, string.sub(how, 2)) then
 stale[#stale + 1] = i - 1
 end
 end
@@ -2372,25 +2395,46 @@ local function isSpecial(packed)
 local r = packed and cmsgpack.unpack(packed)
 return r and (r.g or r.D)
 end
+local function firstOfReady(count)
+local ids, scores, alone = {}, {}, 0
+while #ids < count do
+local n = #ids
+local first = C('ZRANGE', READY, n, alone < 3 and n or count - 1, 'WITHSCORES')
+local score = first[2]
+if not score then break end
+if #first == 2 and n + 1 < count then
+local same = C('ZRANGEBYSCORE', READY, score, score, 'LIMIT', 0, count - n)
+for i = 1, #same do ids[n + i], scores[n + i] = same[i], score end
+alone = #same < 4 and alone + 1 or 0
+else
+for i = 1, #first, 2 do
+ids[#ids + 1] = first[i]
+scores[#scores + 1] = first[i + 1]
+end
+end
+end
+return ids, scores
+end
 local function claimPlain(want, bytes, bound)
 if (hasMore or q) and C('EXISTS', Q .. 'aside') == 1 or not kindsServed() then return nil end
-local list = C('ZRANGE', READY, 0, want, 'WITHSCORES')
-local ids, scores = {}, {}
-for i = 1, #list, 2 do
-ids[#ids + 1] = list[i]
-scores[#scores + 1] = list[i + 1]
-end
+local ids, scores = firstOfReady(want + 1)
 if #ids == 0 then return { claimed = NOTHING, short = want > 0 } end
 local rares = (hasMore or q) and C('HMGET', RARE, unpack(ids)) or NOTHING
 for i = 1, #rares do
 if isSpecial(rares[i]) then return nil end
 end
 local defs = want > 0 and C('HMGET', DEFS, unpack(ids)) or {}
-local n, size = 0, 0
-for i = 1, math.min(want, #ids) do
+local n, size, most = 0, 0, math.min(want, #ids)
+for i = 1, most do size = size + #defs[i] end
+if bound == math.huge and size <= bytes then
+n = most
+else
+size = 0
+for i = 1, most do
 size = size + sizeOf(defs[i])
 if tonumber(scores[i]) >= bound or (i > 1 and size > bytes) then break end
 n = i
+end
 end
 local head = scores[n + 1] and math.floor(scores[n + 1] / BAND) or nil
 local result = { head = head, short = n < want and not head, claimed = NOTHING }
@@ -2402,8 +2446,14 @@ s.token = token
 local before = token .. ' ' .. int(now) .. ' '
 entries[1], entries[2] = ' #', token
 for i = n + 1, #ids do ids[i], defs[i], scores[i] = nil, nil, nil end
+local lastScore, plain
 for i = 1, n do
-local d, e = defs[i], before .. scores[i]
+local d = defs[i]
+if scores[i] ~= lastScore then
+lastScore = scores[i]
+plain = before .. lastScore
+end
+local e = plain
 if isWatched(d) then
 e = e .. ' w' .. int(createdOf(d) + WATCHED) .. ' ' .. watcherOf(d)
 end

@@ -143,13 +143,13 @@ function reportOf({ progress, checkpoint, logs }: Report): Buffer {
   })
 }
 
-/** A letter for the outcome, then of a success the tail of its record, else packed details. */
+/** A letter for the outcome, a space for success; then of a success the tail of its record, else packed details. */
 function settlementOf(settlement: Settlement): string | Buffer {
   const { duration: du } = settlement
   switch (settlement.outcome) {
     case 'success': {
       const { result } = settlement
-      const head = `s${du ?? ''} ${escapeText(settlement.codec)} `
+      const head = ` ${du ?? ''} ${escapeText(settlement.codec)} `
       return typeof result === 'string'
         ? `${head}t${result}`
         : Buffer.concat([Buffer.from(`${head}b`), result])

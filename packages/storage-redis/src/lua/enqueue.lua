@@ -3,8 +3,8 @@
 --
 -- KEYS  1 shard, 2 queue
 -- ARGV  2 most waiting tasks or '', 3 whose call it is, 4 the kinds, with a space behind each, when every task is plain and a
---       unit of its own, else '', 5 '1' when besides every id is a generated one and stands once, else packed sizes of units
---       or '' when there are none of several, 6 the flags of their definitions, a letter each; then for each task: id, what
+--       unit of its own, else '', 5 '2' when besides every id is a generated one and greater than the one before, '1' when
+--       each is generated and stands once, else packed sizes of units or '' when there are none of several, 6 the flags of their definitions, a letter each; then for each task: id, what
 --       follows flags and time in its definition and, unless all are plain, packed options or ''
 -- reply the priority that was published as a new head, or -1; list of the outcomes that are not `accepted`: index, then
 --       'r' repeated, 'd' known, 'f<waiting>' no room, 'p<id>' a parent that is unknown, 'b' refused by the caller, 'i<id>' in another task
@@ -43,9 +43,10 @@ local function enqueuePlain()
   for i = 1, n do ids[i] = ARGV[2 * i + 5] end
   local known = C('HMGET', DEFS, unpack(ids))
   local room = most and most - waiting() or n
-  local isChosen = ARGV[5] ~= '1'
+  local isChosen, isOrdered = ARGV[5] ~= '1' and ARGV[5] ~= '2', ARGV[5] == '2'
   local defs, scores, out, taken = {}, {}, {}, {}
   local best, k = 1001, 0
+  local lastLetter, front
   for i = 1, n do
     local how = false
     if isChosen or known[i] then
@@ -58,7 +59,10 @@ local function enqueuePlain()
       out[#out + 1] = how
     else
       local raw, letter = ARGV[2 * i + 6], string.byte(flags, i)
-      local d = stamp(letter) .. raw
+      if letter ~= lastLetter then
+        lastLetter, front = letter, stamp(letter)
+      end
+      local d = front .. raw
       k = k + 1
       if isChosen then taken[ids[i]] = d end
       defs[2 * k - 1], defs[2 * k] = ids[i], d
@@ -74,7 +78,21 @@ local function enqueuePlain()
   if k == 0 then return { -1, out } end
   local head = C('ZRANGE', READY, 0, 0, 'WITHSCORES')
   local base = C('HINCRBY', META, 'seq', k) - k
-  for i = 1, k do scores[2 * i - 1] = scores[2 * i - 1] * BAND + base + i end
+  if isOrdered then
+    -- Their ids put them in order, so that one score will do, and a score as text is dear.
+    local texts = {}
+    for i = 1, k do
+      local priority = scores[2 * i - 1]
+      local text = texts[priority]
+      if not text then
+        text = int(priority * BAND + base + 1)
+        texts[priority] = text
+      end
+      scores[2 * i - 1] = text
+    end
+  else
+    for i = 1, k do scores[2 * i - 1] = scores[2 * i - 1] * BAND + base + i end
+  end
   C('HSET', DEFS, unpack(defs))
   C('ZADD', READY, unpack(scores))
   C('HINCRBY', Q .. 'hist', int(now - now % 60000) .. 'e', k)
