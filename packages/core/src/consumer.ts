@@ -142,15 +142,19 @@ export class Consumer {
       freed: (now) => this.#scheduler.freed(now),
     })
 
-    this.#scheduler = new QueueScheduler(prefetch, {
-      clock,
-      free: () => this.#workers.free,
-      fenced: (now) => (now === undefined ? this.#session.fenced : this.#session.fencedAt(now)),
-      run: (task, marked, now, arrival) => this.#workers.run(task, this.#session.id, marked, now, arrival),
-      release: (task) => lifecycle.release(task, this.#session),
-      poke: () => this.#session.poke(),
-      mark: () => this.#session.force(),
-    })
+    this.#scheduler = new QueueScheduler(
+      prefetch,
+      {
+        clock,
+        free: () => this.#workers.free,
+        fenced: (now) => (now === undefined ? this.#session.fenced : this.#session.fencedAt(now)),
+        run: (task, marked, now, arrival) => this.#workers.run(task, this.#session.id, marked, now, arrival),
+        release: (task) => lifecycle.release(task, this.#session),
+        poke: () => this.#session.poke(),
+        mark: () => this.#session.force(),
+      },
+      (storage.limits.flights ?? 1) > 1,
+    )
 
     this.#session = new Session(
       storage,

@@ -39,6 +39,11 @@ export interface QueueSchedulerHost {
 
 /** Handlers are started for this long, in ms, before the event loop gets its turn. */
 const TURN = 10
+/**
+ * Where the storage works elsewhere, so many handlers are started before the event loop gets its turn: then the next call
+ * goes out, and the storage works while the rest of what was claimed is run here.
+ */
+const SHARE = 50
 /** Above any number of tasks that one node claims in its life. */
 const PER_PRIORITY = 2 ** 43
 
@@ -51,6 +56,8 @@ interface Waiting {
 export class QueueScheduler {
   readonly #host: QueueSchedulerHost
   readonly #prefetch: Prefetch
+  /** Handlers that are started in one turn. */
+  readonly #share: number
   readonly #buffer = new PriorityQueue<Claimed>()
   /** Slots kept for tasks whose start mark is being written. */
   readonly #awaiting = new Map<string, Waiting>()
@@ -65,13 +72,16 @@ export class QueueScheduler {
   #pumping = false
   #resting = false
   #turnStart = -1
+  #startedInTurn = 0
   /** The priority of something ready that is more urgent than all that is buffered. */
   #urgent: number | undefined
   #lastStart: number
 
-  constructor(prefetch: Prefetch, host: QueueSchedulerHost) {
+  /** @param isApart whether the storage works in another process */
+  constructor(prefetch: Prefetch, host: QueueSchedulerHost, isApart: boolean = false) {
     this.#prefetch = prefetch
     this.#host = host
+    this.#share = isApart ? SHARE : Infinity
     this.#lastStart = host.clock.monotonic()
   }
 
@@ -298,12 +308,13 @@ export class QueueScheduler {
   }
 
   /**
-   * Handlers that never wait would keep the event loop for as long as the buffer lasts, so after a while the rest
-   * is left for the next turn.
+   * Handlers that never wait would keep the event loop for as long as the buffer lasts, so after a while, or after
+   * so many, the rest is left for the next turn.
    */
   #turnIsOver(now: number): boolean {
     if (this.#turnStart < 0) {
       this.#turnStart = now
+      this.#startedInTurn = 0
       setImmediate(() => {
         this.#turnStart = -1
         if (!this.#resting) return
@@ -311,7 +322,7 @@ export class QueueScheduler {
         this.pump()
       })
     }
-    this.#resting = now - this.#turnStart > TURN
+    this.#resting = now - this.#turnStart > TURN || this.#startedInTurn++ >= this.#share
     return this.#resting
   }
 

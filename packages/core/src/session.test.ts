@@ -60,9 +60,17 @@ interface World {
   producer: TaskPool<unknown>
 }
 
-function world(): World {
+/** As if it worked in another process: a node has more than one call under way. */
+function apart(storage: Storage): Storage {
+  const { name, durable, queue, session, upkeep, records, locks, notices } = storage
+  const limits = { ...storage.limits, flights: 2 }
+  const [open, close] = [() => storage.open(), () => storage.close()]
+  return { name, durable, limits, queue, session, upkeep, records, locks, notices, open, close }
+}
+
+function world({ isApart = false }: { isApart?: boolean } = {}): World {
   const clock = new ManualClock()
-  const memory = memoryStorage({ clock })
+  const memory = isApart ? apart(memoryStorage({ clock })) : memoryStorage({ clock })
   const storage = new FlakyStorage(memory, { clock })
   const closing = (pool: TaskPool): void => {
     ends.push(async () => {
@@ -131,6 +139,96 @@ describe('an idle pool', () => {
     const id = await producer.submit(1)
     await clock.settle()
     expect(await producer.getStatus(id)).toBe('success')
+  })
+})
+
+describe('ends that gather while a call is out', () => {
+  const COUNT = 300
+
+  /** A pool whose first claim is answered, and whose next call that claims is kept until the gate opens. */
+  async function gathering(): Promise<
+    World & { pool: TaskPool<number, number>; answer: Gate; results: Promise<number[]> }
+  > {
+    const all = world({ isApart: true })
+    const { clock, storage, poolOf } = all
+    const pool = poolOf({
+      executor: (n: number, ctx) => {
+        if (n === 0) ctx.progress('nearly done')
+        return n + 1
+      },
+      concurrency: COUNT,
+    })
+    await pool.start()
+    await clock.advanceAsync(100)
+    const answer = gate()
+    let claims = 0
+    storage.intercept('session.work', async (forward, { want }) => {
+      const reply = await forward()
+      if (want > 0 && ++claims > 1) await answer.promise
+      return reply
+    })
+    const results = Promise.all(Array.from({ length: COUNT }, (_, n) => pool.run(n)))
+    results.catch(() => {})
+    return { ...all, pool, answer, results }
+  }
+
+  it('go in a call beside it, each once', async () => {
+    const { clock, storage, pool, answer, results } = await gathering()
+    await clock.advanceAsync(100)
+    const beside = workCalls(storage).filter(({ want, settlements }) => want === 0 && settlements.length > 0)
+    expect(beside.length).toBeGreaterThan(0)
+    expect(
+      beside.every(({ settlements, renew, marks }) => settlements.length > 0 && !renew && marks.length === 0),
+    ).toBe(true)
+    expect((await pool.getStats()).completed).toBeGreaterThan(0)
+    answer.open()
+    await clock.advanceAsync(2000)
+    expect(await results).toEqual(Array.from({ length: COUNT }, (_, n) => n + 1))
+    const settled = workCalls(storage).flatMap(({ settlements }) => settlements.map(({ id }) => id))
+    expect(settled).toHaveLength(COUNT)
+    expect(new Set(settled).size).toBe(COUNT)
+    expect(await pool.getStats()).toMatchObject({ completed: COUNT, running: 0 })
+  })
+
+  it('go again with the next call when that one is lost, with what was said last before them', async () => {
+    const { clock, storage, pool, answer, results } = await gathering()
+    let lost = 0
+    storage.intercept('session.work', async (forward, { want, settlements }) => {
+      if (want === 0 && settlements.length > 0 && lost++ === 0) throw new Error('the call was lost')
+      return await forward()
+    })
+    await clock.advanceAsync(100)
+    expect(lost).toBeGreaterThan(0)
+    answer.open()
+    await clock.advanceAsync(2000)
+    expect(await results).toEqual(Array.from({ length: COUNT }, (_, n) => n + 1))
+    expect(await pool.counts()).toMatchObject({ success: COUNT, running: 0, pending: 0 })
+    const { tasks } = await pool.list({ state: 'success', limit: 500 })
+    expect(tasks.filter(({ progress }) => progress === 'nearly done')).toHaveLength(1)
+  })
+
+  it('are waited for when the pool closes', async () => {
+    const { clock, storage, pool, answer, results } = await gathering()
+    const late = gate()
+    storage.intercept('session.work', async (forward, { want, settlements }) => {
+      const reply = await forward()
+      if (want === 0 && settlements.length > 0) await late.promise
+      return reply
+    })
+    await clock.advanceAsync(100)
+    answer.open()
+    await clock.advanceAsync(100)
+    let isClosed = false
+    const closed = pool.close().then((report) => {
+      isClosed = true
+      return report
+    })
+    await clock.advanceAsync(1000)
+    expect(isClosed).toBe(false)
+    late.open()
+    await clock.advanceAsync(1000)
+    await closed
+    expect(await results).toHaveLength(COUNT)
   })
 })
 

@@ -85,6 +85,9 @@ const FENCE = 0.88
 const FIRST_PAUSE = 20
 const LONGEST_PAUSE = 1000
 
+/** Ends that are worth a call of their own. */
+const ENOUGH = 50
+
 interface Waiting {
   readonly session: string
   readonly settlement: Settlement
@@ -101,8 +104,12 @@ export class Session {
   #id = ''
   #ack = 0
   #ackTaken = 0
-  /** Settlements not answered yet, oldest first. */
+  /** Settlements to be sent, oldest first. */
   #waiting: Waiting[] = []
+  /** Those that are under way with the call, and with the one beside it. */
+  #sent: readonly Waiting[] = []
+  #beside: readonly Waiting[] = []
+  #relieving = false
   /** Reports of a call that failed; they go again, before newer ones. */
   #unanswered: Report[] = []
   #state: 'new' | 'open' | 'ending' | 'ended' = 'new'
@@ -210,7 +217,7 @@ export class Session {
 
   /** Resolves when every settlement has been answered. */
   async flush(): Promise<void> {
-    if (this.#waiting.length === 0 && !this.#calling) return
+    if (this.#isSettled && !this.#calling) return
     await new Promise<void>((resolve) => {
       this.#flushed.push(resolve)
       this.#schedule()
@@ -241,6 +248,7 @@ export class Session {
 
   #schedule(): void {
     // While a call is out or about to be repeated, whatever comes up rides in the next one.
+    if (this.#calling) this.#relieve()
     if (this.#scheduled || this.#calling || this.#repeating) return
     if (this.#state === 'ended' || this.#state === 'new') return
     this.#scheduled = true
@@ -272,11 +280,12 @@ export class Session {
     if (this.#calling || this.#state === 'ended' || this.#state === 'new') return
     const request = this.#compose()
     if (request === undefined) {
-      this.#resolveFlushed()
+      if (this.#isSettled) this.#resolveFlushed()
       this.#arm()
       return
     }
     this.#calling = true
+    this.#sent = this.#waiting.splice(0, request.settlements.length)
     const monotonic = this.#clock.monotonic()
     const wall = this.#clock.now()
     const wakes = this.#wakes
@@ -288,14 +297,70 @@ export class Session {
       this.#pause = 0
     } catch (error) {
       if (reply === undefined) this.#unanswered.unshift(...request.reports)
+      this.#waiting.unshift(...this.#sent)
+      this.#sent = []
       this.#retryAfter(error)
       return
     } finally {
       this.#calling = false
     }
-    if (this.#waiting.length === 0) this.#resolveFlushed()
+    if (this.#isSettled) this.#resolveFlushed()
     if (this.#hasWork()) this.#schedule()
     else this.#arm()
+  }
+
+  /** Whether every settlement was answered. */
+  get #isSettled(): boolean {
+    return this.#waiting.length + this.#sent.length + this.#beside.length === 0
+  }
+
+  /** Settlements that are not answered, of any session. */
+  get #unsettled(): readonly Waiting[] {
+    return [...this.#sent, ...this.#beside, ...this.#waiting]
+  }
+
+  /**
+   * Where the storage works in another process: ends that gather while a call is out go in one beside it, at the end of the
+   * turn, so that the storage is never without something to do. Settlements need no order among calls; all else, and above
+   * all claims, stays with the one call.
+   */
+  #relieve(): void {
+    if ((this.#storage.limits.flights ?? 1) < 2 || this.#relieving) return
+    if (this.#waiting.length < ENOUGH || this.#beside.length > 0) return
+    this.#relieving = true
+    setImmediate(() => {
+      this.#relieving = false
+      if (this.#calling && this.#state === 'open') void this.#settleBeside()
+    })
+  }
+
+  /** Never rejects: what it could not send goes with the next call, which finds out what is wrong. */
+  async #settleBeside(): Promise<void> {
+    const count = this.#waiting.findIndex(({ session }) => session !== this.#id)
+    const limit = Math.min(count < 0 ? Infinity : count, this.#storage.limits.work)
+    const settlements = this.#waiting.splice(0, limit)
+    if (settlements.length === 0) return
+    this.#beside = settlements
+    // What the attempts said last goes along with their ends.
+    const reports = this.#host.reports()
+    const request = {
+      ...this.#plainRequest(
+        this.#id,
+        settlements.map(({ settlement }) => settlement),
+      ),
+      reports,
+    }
+    try {
+      const reply = await this.#deadline(this.#storage.session.work(request), 'work')
+      this.#beside = []
+      this.#tellSettled(request.settlements, reply)
+      this.#host.reported(reports, new Set(reply.staleReports))
+    } catch {
+      this.#unanswered.unshift(...reports)
+      this.#waiting.unshift(...this.#beside)
+      this.#beside = []
+    }
+    this.#schedule()
   }
 
   #deadline<T>(call: Promise<T>, what: string): Promise<T> {
@@ -346,7 +411,8 @@ export class Session {
     reply: WorkReply,
     sent: { monotonic: number; wall: number; woken: boolean },
   ): Promise<void> {
-    this.#answer(request, reply)
+    this.#sent = []
+    this.#tellSettled(request.settlements, reply)
     this.#host.reported(request.reports, new Set(reply.staleReports))
     if (request.session !== this.#id) return
     if (reply.status === 'gone') {
@@ -393,13 +459,11 @@ export class Session {
     }
   }
 
-  /** Tells the host which ends counted, and forgets them. */
-  #answer(request: WorkRequest, reply: WorkReply): void {
-    if (request.settlements.length === 0) return
-    this.#waiting.splice(0, request.settlements.length)
+  /** Tells the host which ends counted. */
+  #tellSettled(settlements: readonly Settlement[], reply: WorkReply): void {
     const stale = reply.stale.length === 0 ? undefined : new Set(reply.stale)
-    for (let i = 0; i < request.settlements.length; i++) {
-      this.#host.settled(request.settlements[i] as Settlement, stale === undefined || !stale.has(i))
+    for (let i = 0; i < settlements.length; i++) {
+      this.#host.settled(settlements[i] as Settlement, stale === undefined || !stale.has(i))
     }
   }
 
@@ -570,7 +634,7 @@ export class Session {
     this.#fenced = false
     this.#armFence()
     const held = new Map(reply.entries.map((entry) => [entry.id, entry]))
-    const settling = new Set(this.#waiting.map(({ settlement }) => settlement.id))
+    const settling = new Set(this.#unsettled.map(({ settlement }) => settlement.id))
     const known = new Set(holding)
     const missing = holding.filter((id) => !held.has(id))
     if (missing.length > 0) {
@@ -592,7 +656,7 @@ export class Session {
   /** Two replies in a row that disagree about how much is held mean that something was lost on the way. */
   async #compareHeld(request: WorkRequest, reply: WorkReply): Promise<void> {
     if (!request.renew) return
-    const settling = this.#waiting.filter(({ session }) => session === this.#id).length
+    const settling = this.#unsettled.filter(({ session }) => session === this.#id).length
     if (reply.held === this.#host.holding(this.#id).length + settling) {
       this.#mismatches = 0
       return

@@ -286,7 +286,7 @@ describe('connections', () => {
     const heard: string[] = []
     await storage.notices.subscribe('talk', (message) => heard.push(message))
     proxy.silence()
-    await until('it is told', () => heard.includes(CHANGED), 9_000)
+    await until('it is told', () => heard.includes(CHANGED), 12_000)
   })
 
   test('go by name, password and number of the database in the URL', async () => {

@@ -2239,7 +2239,7 @@ local NOTHING = {}
 local own = S .. 'own:' .. id
 local fields, ids = { ' q', ' k', ' w', ' #', ' !', ' o' }, {}
 for i = 1, settlements do
-ids[i] = ARGV[12 + 2 * marks + 3 * reports + 3 * i - 2]
+ids[i] = ARGV[12 + 2 * marks + 3 * reports + 2 * i - 1]
 fields[6 + i] = ids[i]
 end
 local found = C('HMGET', own, unpack(fields))
@@ -2327,8 +2327,10 @@ local out, res, done, rest, seen, told = {}, {}, {}, {}, {}, {}
 local n, started = 0, 0
 local time = ' ' .. int(now)
 local lastEntry, lastToken, isHeld, isStarted, watcher, head
+local token, tokens, hows = nil, {}, {}
 for i = 1, settlements do
-local id, e, token, how = ids[i], entries[offset + i], ARGV[at + 3 * i - 1], ARGV[at + 3 * i]
+local id, e, how = ids[i], entries[offset + i], ARGV[at + 2 * i]
+if string.byte(how) == 35 then token, how = string.match(how, '^#(%d+)(.*)$') end
 if e and (e ~= lastEntry or token ~= lastToken) then
 lastEntry, lastToken = e, token
 isStarted = string.byte(e) == 43
@@ -2357,6 +2359,7 @@ done[2 * n] = id
 else
 seen[id] = true
 rest[#rest + 1] = i
+tokens[i], hows[i] = token, how
 end
 end
 if n > 0 then
@@ -2377,9 +2380,8 @@ local names = {}
 for i = 1, #rest do names[i] = ids[rest[i]] end
 q.load(names)
 for _, i in ipairs(rest) do
-local how = ARGV[at + 3 * i]
-local letter = string.sub(how, 1, 1)
-if not q.settle(s, ids[i], tonumber(ARGV[at + 3 * i - 1]), letter == ' ' and 's' or letter, string.sub(how, 2)) then
+local letter = string.sub(hows[i], 1, 1)
+if not q.settle(s, ids[i], tonumber(tokens[i]), letter == ' ' and 's' or letter, string.sub(hows[i], 2)) then
 stale[#stale + 1] = i - 1
 end
 end

@@ -130,7 +130,12 @@ function argumentsOf(request: WorkRequest, maxLogs: number): Argument[] {
   ]
   for (const { id, token } of marks) args.push(id, token)
   for (const report of reports) args.push(report.id, report.token, reportOf(report))
-  for (const settlement of settlements) args.push(settlement.id, settlement.token, settlementOf(settlement))
+  let last = -1
+  for (const settlement of settlements) {
+    const { id, token } = settlement
+    args.push(id, token === last ? settlementOf(settlement) : withToken(token, settlementOf(settlement)))
+    last = token
+  }
   return args
 }
 
@@ -141,6 +146,12 @@ function reportOf({ progress, checkpoint, logs }: Report): Buffer {
     cp: checkpoint === undefined ? undefined : tagged(checkpoint),
     lg: logs,
   })
+}
+
+/** Tasks of one claim have the same token, so most settlements do not name theirs. */
+function withToken(token: number, details: string | Buffer): string | Buffer {
+  const name = `#${token}`
+  return typeof details === 'string' ? name + details : Buffer.concat([Buffer.from(name), details])
 }
 
 /** A letter for the outcome, a space for success; then of a success the tail of its record, else packed details. */

@@ -4,8 +4,8 @@
 -- KEYS  1 shard
 -- ARGV  2 session, 3 ack, 4 ackTaken, 5 '1' for a renewal, 6 want, 7 bytes wanted, 8 priority that is too little urgent or '',
 --       9 newest log lines kept, 10 number of marks, 11 of reports, 12 of settlements,
---       then for each mark: id, token; report: id, token, packed; settlement: id, token, details behind a letter: ' ' for a
---       success, 'f' 'r' 'c' 'k' 'x' 'p' for the others
+--       then for each mark: id, token; report: id, token, packed; settlement: id, details: '#' and its token unless that is
+--       the one before, a letter, ' ' for a success, 'f' 'r' 'c' 'k' 'x' 'p' for the others, and what belongs to that
 -- reply status 0 ok, 1 again, 2 gone; token; now; what is claimed, see `describe`; indices of stale settlements and of stale
 --       reports; what was taken; entries held; ms to the next time, or -1; priority of the head, or -1; 1 when paused
 -- cost  O(n log N); for plain tasks 5 commands to settle and 9 to claim
@@ -18,7 +18,7 @@ local NOTHING = {}
 local own = S .. 'own:' .. id
 local fields, ids = { ' q', ' k', ' w', ' #', ' !', ' o' }, {}
 for i = 1, settlements do
-  ids[i] = ARGV[12 + 2 * marks + 3 * reports + 3 * i - 2]
+  ids[i] = ARGV[12 + 2 * marks + 3 * reports + 2 * i - 1]
   fields[6 + i] = ids[i]
 end
 local found = C('HMGET', own, unpack(fields))
@@ -120,8 +120,10 @@ local function settle()
   local time = ' ' .. int(now)
   -- Tasks of one claim have nearly always the same entry, so what it says is worked out once for all of them.
   local lastEntry, lastToken, isHeld, isStarted, watcher, head
+  local token, tokens, hows = nil, {}, {}
   for i = 1, settlements do
-    local id, e, token, how = ids[i], entries[offset + i], ARGV[at + 3 * i - 1], ARGV[at + 3 * i]
+    local id, e, how = ids[i], entries[offset + i], ARGV[at + 2 * i]
+    if string.byte(how) == 35 then token, how = string.match(how, '^#(%d+)(.*)$') end
     if e and (e ~= lastEntry or token ~= lastToken) then
       lastEntry, lastToken = e, token
       isStarted = string.byte(e) == 43
@@ -151,6 +153,7 @@ local function settle()
       -- A later settlement of the same task waits its turn.
       seen[id] = true
       rest[#rest + 1] = i
+      tokens[i], hows[i] = token, how
     end
   end
   if n > 0 then
@@ -172,9 +175,8 @@ local function settle()
   for i = 1, #rest do names[i] = ids[rest[i]] end
   q.load(names)
   for _, i in ipairs(rest) do
-    local how = ARGV[at + 3 * i]
-    local letter = string.sub(how, 1, 1)
-    if not q.settle(s, ids[i], tonumber(ARGV[at + 3 * i - 1]), letter == ' ' and 's' or letter, string.sub(how, 2)) then
+    local letter = string.sub(hows[i], 1, 1)
+    if not q.settle(s, ids[i], tonumber(tokens[i]), letter == ' ' and 's' or letter, string.sub(hows[i], 2)) then
       stale[#stale + 1] = i - 1
     end
   end
