@@ -31,7 +31,7 @@ afterEach(async () => {
 /** @returns the name of its node */
 async function startWorker(database: string): Promise<string> {
   const args = [program, database, join(folder, 'log'), '1']
-  const child: ChildProcess = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  const child: ChildProcess = spawn(process.execPath, args, { stdio: ['pipe', 'pipe', 'inherit'] })
   ends.push(async () => {
     child.kill('SIGKILL')
     if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
