@@ -15,6 +15,9 @@ export interface Result {
   ratio: Record<string, number>
 }
 
+/** ms after which a measurement is given up. */
+const LONGEST = 10 * 60_000
+
 const program = fileURLToPath(new URL('index.js', import.meta.url))
 const run = promisify(execFile)
 
@@ -52,6 +55,7 @@ export async function measureRow(suite: string, row: Row, rounds: number): Promi
 async function measure(suite: string, what: string): Promise<number> {
   const { stdout } = await run(process.execPath, ['--expose-gc', program, suite, '--measure', what], {
     maxBuffer: 64 * 1024 * 1024,
+    timeout: LONGEST,
   })
   const figure = Number(stdout.trim().split('\n').at(-1))
   if (!Number.isFinite(figure)) throw new Error(`${what} gave no figure: ${stdout}`)

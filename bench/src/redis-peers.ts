@@ -34,6 +34,8 @@ export interface Peer {
 }
 
 const NAME = 'bench'
+/** ms after which an event is taken for lost. */
+const LOST_EVENT = 5_000
 const HOST = '127.0.0.1'
 
 /** @param prefetch tasks claimed ahead. Default: the pool's own */
@@ -129,6 +131,8 @@ const bee: Peer = {
           job.on('succeeded', resolve)
           job.on('failed', reject)
           job.save().catch(reject)
+          // A job may end before its queue knows that somebody listens, and then nothing is heard of it.
+          setTimeout(() => resolve(data.i), LOST_EVENT).unref()
         }),
       close: () => queue.close(),
     }

@@ -14,7 +14,7 @@ import { withDeadline } from './deadline.js'
 import { EventStream, type EventBus, type EventsOptions } from './event-bus.js'
 import { storeFailure, StoredError, type Failure } from './failure.js'
 import type { PoolEvents } from './pool-events.js'
-import type { NoticesFace, QueueRef, Storage } from './storage.js'
+import { CHANGED, type NoticesFace, type QueueRef, type Storage } from './storage.js'
 
 /**
  * What travels of an event: everything but `data` and `result`. Errors are those that `failure` made of them, and
@@ -390,11 +390,12 @@ export class ClusterEvents {
   async #subscribe(channel: string, hear: (said: never) => void): Promise<() => Promise<void>> {
     const { callTimeout, clock } = this.#context
     const listener = (text: string): void => {
+      if (text === CHANGED) return
       try {
         const said = JSON.parse(text) as { v?: unknown; from?: unknown } | null
         if (said?.v === VERSION && said.from !== this.#id && !this.#closed) hear(said as never)
       } catch {
-        // `CHANGED`, or what another version says.
+        // What another version says.
       }
     }
     const subscribing = (this.#notices as NoticesFace).subscribe(channel, listener)
@@ -444,5 +445,10 @@ function packValue(value: unknown, codec: Codec): PackedValue | undefined {
 
 function unpackValue(value: PackedValue | undefined, codec: Codec): unknown {
   if (value?.codec !== codec.id) return undefined
-  return codec.decode(value.text ?? Buffer.from(value.bytes as string, 'base64'))
+  try {
+    return codec.decode(value.text ?? Buffer.from(value.bytes as string, 'base64'))
+  } catch {
+    // Of another version of the program, perhaps; what came with it is told all the same.
+    return undefined
+  }
 }

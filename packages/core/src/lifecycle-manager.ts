@@ -3,7 +3,7 @@
  * put into words that the storage understands. Whatever this pool knows of its tasks (waiters, events, counters)
  * is told here and nowhere else, and only after the storage has answered.
  */
-import { Batcher } from './batcher.js'
+import { Batcher, type BatcherOptions } from './batcher.js'
 import type { Clock } from './clock.js'
 import { encodedSize, encodePayload, jsonCodec, plainCodec, type Codec } from './codec.js'
 import { parseDuration } from './duration.js'
@@ -84,6 +84,8 @@ export class LifecycleManager {
   readonly #codec: Codec
   readonly #ids: TaskIds
   readonly #submits: Batcher<Submission, EnqueueOutcome>
+  /** Of those that wait for room: one call at a time, or a later one might find what an earlier one did not. */
+  readonly #roomTries: Batcher<Submission, EnqueueOutcome>
   readonly #limits: EnqueueOptions
   /** With a counter, tells this pool's repeats from other tasks with the same id. */
   readonly #nonce: string
@@ -101,16 +103,17 @@ export class LifecycleManager {
     this.#codec = storage.keepsValues === true && options.codec === jsonCodec ? plainCodec : options.codec
     this.#nonce = `${context.futures.watcher}.`
     this.#limits = { maxQueueSize: options.maxQueueSize }
-    this.#submits = new Batcher({
+    const batching: BatcherOptions<Submission, EnqueueOutcome> = {
       run: (tasks) => storage.queue.enqueue(ref, tasks, this.#limits),
       maxItems: storage.limits.enqueue,
       size: (task) => encodedSize(task.payload),
       maxSize: BATCH_BYTES,
       maxWaiting: MOST_WAITING,
-      flights: storage.limits.flights,
       timeout: options.callTimeout,
       clock: options.clock,
-    })
+    }
+    this.#submits = new Batcher({ ...batching, flights: storage.limits.flights })
+    this.#roomTries = new Batcher(batching)
   }
 
   // ------------------------------------------------------------------------------------------------- submit
@@ -174,8 +177,8 @@ export class LifecycleManager {
   }
 
   /** Resolves when every submit has been answered. */
-  idle(): Promise<void> {
-    return this.#submits.idle()
+  async idle(): Promise<void> {
+    await Promise.all([this.#submits.idle(), this.#roomTries.idle()])
   }
 
   /** A claim made room in the queue. */
@@ -234,7 +237,7 @@ export class LifecycleManager {
     const refused: Submission[] = []
     const tries = trying.map(async (task) => {
       try {
-        const outcome = await this.#submits.add(task)
+        const outcome = await this.#roomTries.add(task)
         if (!isFull(outcome)) this.#answered(outcome, task)
         else if (this.#closed) task.answer(task, false, closedError(task.id))
         else refused.push(task)

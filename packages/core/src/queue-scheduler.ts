@@ -213,7 +213,7 @@ export class QueueScheduler {
     return ids
   }
 
-  /** Called about once a second: gives the buffer back when slots do not turn over. */
+  /** Called with each look for work: gives the buffer back when slots do not turn over. */
   tick(): void {
     if (this.#buffer.size + this.#solo.length === 0) return
     if (this.#host.clock.monotonic() - this.#lastStart < this.#prefetch.patience) return

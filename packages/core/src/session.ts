@@ -1,6 +1,7 @@
 /**
  * The node's side of the session protocol: one `work` call in flight at a time, carrying whatever has come up since
- * the last one (ends of attempts, start marks, reports, a beat, a claim).
+ * the last one (ends of attempts, start marks, reports, a beat, a claim), and with some storages a second one beside it
+ * with ends alone.
  *
  * What it guarantees:
  * - a settlement is kept and sent again, identical, until the storage has answered it;
@@ -67,7 +68,7 @@ export interface SessionHost {
   lost(): void
   /** Tasks that this node believes to hold under that session, without those whose settlement waits here. */
   holding(session: string): string[]
-  /** Called about once a second. */
+  /** Called with each look for work. */
   tick(): void
   /** A call failed, and will be repeated. */
   troubled(error: unknown): void
@@ -110,6 +111,8 @@ export class Session {
   #sent: readonly Waiting[] = []
   #beside: readonly Waiting[] = []
   #relieving = false
+  /** One was not answered while this call is out: they wait for it. */
+  #besideFailed = false
   /** Reports of a call that failed; they go again, before newer ones. */
   #unanswered: Report[] = []
   #state: 'new' | 'open' | 'ending' | 'ended' = 'new'
@@ -303,6 +306,7 @@ export class Session {
       return
     } finally {
       this.#calling = false
+      this.#besideFailed = false
     }
     if (this.#isSettled) this.#resolveFlushed()
     if (this.#hasWork()) this.#schedule()
@@ -326,7 +330,7 @@ export class Session {
    */
   #relieve(): void {
     if ((this.#storage.limits.flights ?? 1) < 2 || this.#relieving) return
-    if (this.#waiting.length < ENOUGH || this.#beside.length > 0) return
+    if (this.#waiting.length < ENOUGH || this.#beside.length > 0 || this.#besideFailed) return
     this.#relieving = true
     setImmediate(() => {
       this.#relieving = false
@@ -342,7 +346,7 @@ export class Session {
     if (settlements.length === 0) return
     this.#beside = settlements
     // What the attempts said last goes along with their ends.
-    const reports = this.#host.reports()
+    const reports = merge(this.#unanswered.splice(0), this.#host.reports())
     const request = {
       ...this.#plainRequest(
         this.#id,
@@ -359,6 +363,7 @@ export class Session {
       this.#unanswered.unshift(...reports)
       this.#waiting.unshift(...this.#beside)
       this.#beside = []
+      this.#besideFailed = true
     }
     this.#schedule()
   }

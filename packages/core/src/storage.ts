@@ -52,8 +52,9 @@ export interface StorageLimits {
   /** Settlements, and tasks claimed, in one `work`. */
   readonly work: number
   /**
-   * Calls of `enqueue` that a pool may have under way at a time. More than one where the storage works in another process,
-   * and carries them out in their order. Default: 1.
+   * Calls of `enqueue` that a pool may have under way at a time. More than one says that the storage works in another
+   * process, and carries out and answers calls in the order of their sending. Then a session may also have a call of `work`
+   * with nothing but settlements and reports under way beside the other. Default: 1.
    */
   readonly flights?: number | undefined
 }
@@ -64,9 +65,9 @@ export interface StorageInfo {
   /** Changes when the storage may have lost what it had acknowledged (a new memory, a failover). */
   readonly runId: string
   /**
-   * Makes ids unique: a whole number that no other storage gets which is open on the same data, its remainder by
-   * {@link GENERATORS} too. The larger of the last one plus 1 and the time in seconds, so that it does not come again
-   * when the storage has lost its memory. The object stays the same while the storage is open, also through a wrapper.
+   * Makes ids unique: a whole number that no other storage gets which is open on the same data, nor one with the same
+   * remainder by {@link GENERATORS}. The last one plus 1; a storage that may have lost some leaps beyond them. The object
+   * stays the same while the storage is open, also through a wrapper.
    */
   readonly generator: number
 }

@@ -3,7 +3,7 @@
  * the queue; the work is done by the parts below, one for each box of the design.
  */
 import { checkKeys, checkObject, checkPriority, checkText, oneOf } from './checks.js'
-import type { Clock, Timer } from './clock.js'
+import { setImmediate, type Clock, type Timer } from './clock.js'
 import { ClusterEvents, type ClusterEvent } from './cluster-events.js'
 import { encodePayload } from './codec.js'
 import { Consumers } from './consumers.js'
@@ -101,6 +101,8 @@ interface Parts {
 }
 
 const MOST_IN_FLIGHT = 2000
+/** Tasks of a batch that are made in one turn of the event loop. */
+const TURN = 200
 /** The pause before a start that failed is tried again, in ms. */
 const START_AGAIN = 1000
 
@@ -216,6 +218,8 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
         call.catch(() => {})
         flight.push(call)
         if (flight.length >= MOST_IN_FLIGHT) await land()
+        // A storage that works elsewhere begins with these while the next ones are made.
+        else if (flight.length % TURN === 0) await nextTurn()
       }
     } catch (error) {
       // What was refused before it is the first.
@@ -810,6 +814,12 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     this.#options.logger.error({ err: error }, `NeoTask: ${during} failed`)
     if (this.#events.hears('pool.error')) this.#events.emit('pool.error', { error, while: during })
   }
+}
+
+function nextTurn(): Promise<void> {
+  return new Promise((resolve) => {
+    setImmediate(resolve)
+  })
 }
 
 function resolveWait(options: { timeout?: Duration; signal?: AbortSignal }): WaitOptions {

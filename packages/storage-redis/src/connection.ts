@@ -23,6 +23,37 @@ type Sender = (client: Client, command: Command) => Promise<Reply>
 
 const plainly: Sender = async (client, command) => (await client.callBuffer(...command)) as Reply
 
+/** ms for which replicas are waited for while they are known to be late, so that they do not hold up all other calls. */
+const LATE_TIMEOUT = 20
+
+interface Called {
+  readonly error?: Error | undefined
+  readonly reply: Reply
+  readonly confirmed: number
+}
+
+/** As one pipeline, so that on a Cluster both go to the same server. */
+async function sendAndWait(
+  client: Client,
+  command: Command,
+  replicas: number,
+  timeout: number,
+): Promise<Called> {
+  const [called, waited] = (await client
+    .pipeline()
+    .callBuffer(...command)
+    .wait(replicas, timeout)
+    .exec()) as [[Error | null, unknown], [Error | null, unknown]]
+  if (called[0] !== null) return { error: called[0], reply: null, confirmed: 0 }
+  if (waited[0] !== null) {
+    // The script was carried out, by a server that is perhaps no primary any more.
+    const message = `Redis: wait: ${waited[0].message}`
+    const options = { retryable: true, uncertain: true, cause: waited[0] }
+    throw new StorageUnavailableError('STORAGE_UNAVAILABLE', message, options)
+  }
+  return { reply: called[1] as Reply, confirmed: waited[1] as number }
+}
+
 /** Scripts that only read: what a lost connection left open is simply asked again. */
 const READS: ReadonlySet<ScriptName> = new Set(['get', 'list', 'counts', 'errors', 'history'])
 
@@ -71,23 +102,30 @@ export class Connection {
     script: ScriptName,
     queue: string | undefined,
     args: readonly Argument[],
-    durability: Durability,
+    { replicas, timeout }: Durability,
   ): Promise<{ reply: Reply; confirmed: number }> {
     const keys = queue === undefined ? [this.keys.shard] : [this.keys.shard, queue]
+    const shared = this.#open
+    const patience = shared.replicasAreLate ? Math.min(timeout, LATE_TIMEOUT) : timeout
     let confirmed = 0
     const reply = await this.#call(script, keys, args, async (client, command) => {
-      // As one pipeline, so that on a Cluster both go to the same server.
-      const [called, waited] = (await client
-        .pipeline()
-        .callBuffer(...command)
-        .wait(durability.replicas, durability.timeout)
-        .exec()) as [[Error | null, unknown], [Error | null, unknown]]
-      if (called[0] !== null) throw called[0]
-      if (waited[0] !== null) throw waited[0]
-      confirmed = waited[1] as number
-      return called[1] as Reply
+      let called = await sendAndWait(client, command, replicas, patience)
+      if (called.error !== undefined && /^(MOVED|ASK) /.test(called.error.message)) {
+        // A pipeline does not follow, a command does, and then its client knows the way. The repeat changes nothing.
+        await plainly(client, command)
+        called = await sendAndWait(client, command, replicas, patience)
+      }
+      if (called.error !== undefined) throw called.error
+      confirmed = called.confirmed
+      return called.reply
     })
+    if (confirmed < replicas) shared.tellLate()
     return { reply, confirmed }
+  }
+
+  /** Rejects when `WAIT` may not be called. */
+  async checkWait(): Promise<void> {
+    await this.#send('wait', (client) => client.call('wait', 0, 1))
   }
 
   async publish(channel: string, message: string): Promise<void> {

@@ -1,5 +1,5 @@
 /** Submits and results that wait for a replica: a primary and a replica of its own, which is frozen and thawed. */
-import { TaskPool } from '@neotask/core'
+import { systemClock, TaskPool } from '@neotask/core'
 import { afterEach, expect, test, vi } from 'vitest'
 import { redisStorage, type RedisStorageOptions } from './index.js'
 import { startCluster } from './redis-server.test-helper.js'
@@ -25,9 +25,10 @@ async function startPair(): Promise<{ primary: RestartableServer; replica: Resta
 async function openPool(
   options: RedisStorageOptions,
   concurrency: number,
+  callTimeout: string = '10s',
 ): Promise<TaskPool<number, number>> {
   const storage = redisStorage(options)
-  const pool = new TaskPool({ storage, concurrency, executor: async (n: number) => n * n })
+  const pool = new TaskPool({ storage, concurrency, callTimeout, executor: async (n: number) => n * n })
   disposals.push(
     () => storage.close(),
     () => pool.close(),
@@ -63,15 +64,18 @@ test('a submit that the replica does not confirm says so, and is one task when i
   const error = await pool.submit(2).catch((thrown: unknown) => thrown)
   expect(error).toMatchObject({
     code: 'NOT_REPLICATED',
-    message: 'stored, and confirmed by 0 of 1 replicas within 1000 ms',
+    message: 'stored, and confirmed by 0 of 1 replicas, not within 1000 ms by all',
     retryable: true,
     uncertain: false,
   })
   const { taskId: id } = error as { taskId: string }
   expect(await pool.counts()).toMatchObject({ pending: 2 })
+  // While they are late nobody is held up for as long again.
+  const begun = systemClock.monotonic()
   await expect(pool.submit(2, { id })).rejects.toMatchObject({ code: 'NOT_REPLICATED', taskId: id })
+  expect(systemClock.monotonic() - begun).toBeLessThan(500)
   replica.resume()
-  expect(await pool.submit(2, { id })).toBe(id)
+  await vi.waitFor(async () => expect(await pool.submit(2, { id })).toBe(id), 5_000)
   expect(await pool.counts()).toMatchObject({ pending: 2 })
 })
 
@@ -106,6 +110,22 @@ test('on a Cluster the server that has the task is asked', async () => {
     expect(await pool.waitForResult((error as { taskId: string }).taskId)).toBe(49)
   }
 })
+
+test('a server that has become a replica leaves a submit uncertain, not refused', async () => {
+  const { primary, replica } = await startPair()
+  const pool = await openPool({ url: primary.url, durability: { replicas: 1, timeout: '3s' } }, 0, '5s')
+  await pool.submit(1)
+  replica.pause()
+  const control = primary.control()
+  disposals.push(() => control.disconnect())
+  const submitted = pool.submit(2, { id: 'two' }).catch((thrown: unknown) => thrown)
+  await vi.waitFor(async () => expect(await control.info('clients')).toContain('blocked_clients:1'))
+  await control.replicaof('127.0.0.1', replica.port)
+  replica.resume()
+  // It goes on trying until its deadline, and what was carried out may have been kept.
+  const error = await submitted
+  expect(error).toMatchObject({ code: 'STORAGE_UNAVAILABLE', uncertain: true })
+}, 30_000)
 
 test.each([
   [{ replicas: 0 }, 'durability.replicas: expected an integer from 1 to 16, got 0'],

@@ -51,7 +51,7 @@ export class ReplicaWarning {
     if (now < this.#next) return
     this.#next = now + WARNING_PAUSE
     process.emitWarning(
-      `Redis: results were confirmed by ${confirmed} of ${replicas} replicas within ${timeout} ms; they count all the same`,
+      `Redis: results were confirmed by ${confirmed} of ${replicas} replicas, not within ${timeout} ms by all; they count all the same`,
       'NeoTaskWarning',
       'NEOTASK_REDIS_REPLICAS',
     )

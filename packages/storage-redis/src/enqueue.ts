@@ -130,7 +130,7 @@ export class EnqueueRequest {
   notReplicated(confirmed: number, { replicas, timeout }: Durability): void {
     this.#replicated = refuse(
       'NOT_REPLICATED',
-      `stored, and confirmed by ${confirmed} of ${replicas} replicas within ${timeout} ms`,
+      `stored, and confirmed by ${confirmed} of ${replicas} replicas, not within ${timeout} ms by all`,
     )
   }
 

@@ -1245,7 +1245,12 @@ for _, key in ipairs(keys) do
 local some = C('ZRANGE', key, 0, count - 1, 'WITHSCORES')
 for i = 1, #some, 2 do list[#list + 1] = { some[i], tonumber(some[i + 1]) } end
 end
-if #keys > 1 then table.sort(list, function(a, b) return a[2] < b[2] end) end
+if #keys > 1 then
+table.sort(list, function(a, b)
+if a[2] ~= b[2] then return a[2] < b[2] end
+return a[1] < b[1]
+end)
+end
 return list
 end
 function q.claim(s, want, bytes, bound)
@@ -1329,7 +1334,9 @@ for i = 1, #ids do list[i] = T[ids[i]] end
 table.sort(list, function(a, b)
 local x, y = q.tokenOf(a), q.tokenOf(b)
 if x ~= y then return x < y end
-return q.scoreOf(a) < q.scoreOf(b)
+x, y = q.scoreOf(a), q.scoreOf(b)
+if x ~= y then return x < y end
+return a.id < b.id
 end)
 for i = 1, #list do tokens[i] = int(q.tokenOf(list[i])) end
 local described = q.describe(list)
@@ -2155,11 +2162,14 @@ return { 0, s.token, now, q.entriesAfter(s, 0), tasks }`,
   start: [
     PARTS.prelude,
     `local META = S .. 'meta'
-local stored = C('HMGET', META, 'format', 'shards', 'runId', 'generator')
+local stored = C('HMGET', META, 'format', 'shards', 'runId', 'generator', 'servers')
 local format, shards, run = stored[1] or ARGV[2], stored[2] or ARGV[3], stored[3] or ARGV[4]
 if format ~= ARGV[2] or shards ~= ARGV[3] then return { format, shards, run, 0 } end
-local number = int(math.max(tonumber(stored[4] or 0) + 1, math.floor(now / 1000)))
-C('HSET', META, 'format', format, 'shards', shards, 'runId', run, 'generator', number)
+local number = stored[4] and tonumber(stored[4]) + 1 or math.floor(now / 1000)
+if stored[5] and stored[5] ~= ARGV[5] then number = number + 10000 end
+number = int(number)
+guard()
+C('HSET', META, 'format', format, 'shards', shards, 'runId', run, 'generator', number, 'servers', ARGV[5])
 return { format, shards, run, number }`,
   ],
   upkeep: [

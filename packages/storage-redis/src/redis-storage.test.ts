@@ -272,3 +272,59 @@ test('ends alone keep the records of plain tasks within their retention', async 
   expect(kept).toBeGreaterThanOrEqual(50)
   expect(kept).toBeLessThan(250)
 })
+
+test('tasks of one call, which share a score, keep their order wherever they are meanwhile', async () => {
+  const storage = await open()
+  const ids = Array.from({ length: 60 }, (_, n) => `AAAAAAA${String(n).padStart(2, '0')}0001~`)
+  const kindOf = (n: number): string => (n % 3 === 0 ? 'rare' : '')
+  await storage.queue.enqueue(
+    REF,
+    ids.map((id, n) => task(id, { kind: kindOf(n) })),
+  )
+  const [key = ''] = await control.keys('*:ready')
+  const scores = await Promise.all(ids.map((id) => control.zscore(key, id)))
+  expect(new Set(scores).size).toBe(1)
+  expect(scores[0]).not.toBeNull()
+
+  const pages = async (state: 'pending' | 'success'): Promise<string[]> => {
+    const found: string[] = []
+    let cursor: string | undefined
+    do {
+      const page = await storage.queue.list(REF, { state, limit: 7, cursor })
+      found.push(...page.tasks.map(({ id }) => id))
+      cursor = page.cursor
+    } while (cursor !== undefined)
+    return found
+  }
+  // It takes what it serves and puts the others aside on its way.
+  await storage.session.open('few', OPTIONS)
+  const few = (await storage.session.work({ ...call, session: 'few', want: 20 })).claimed.map(({ id }) => id)
+  expect(few).toEqual(ids.filter((_, n) => kindOf(n) === '').slice(0, 20))
+  const left = ids.filter((id) => !few.includes(id))
+  expect(await pages('pending')).toEqual(left)
+
+  const all = { ...OPTIONS, serves: { ...REF, kinds: ['', 'rare'] } }
+  await storage.session.open('all', all)
+  const claim = { ...call, session: 'all', want: 100 }
+  expect((await storage.session.work(claim)).claimed.map(({ id }) => id)).toEqual(left)
+  // The reply was lost.
+  const again = await storage.session.work(claim)
+  expect(again.status).toBe('again')
+  expect(again.claimed.map(({ id }) => id)).toEqual(left)
+  for (const session of ['all', 'few']) while ((await storage.session.end(session, 100)) === 'more');
+  expect(await pages('pending')).toEqual(ids)
+
+  await storage.session.open('last', all)
+  const last: string[] = []
+  let ack = 0
+  let settlements: Settlement[] = []
+  // Seven at a time, so that claims end in the middle of what shares a score.
+  do {
+    const reply = await storage.session.work({ ...call, session: 'last', want: 7, ack, settlements })
+    last.push(...reply.claimed.map(({ id }) => id))
+    settlements = reply.claimed.map(success)
+    ack = reply.token
+  } while (settlements.length > 0)
+  expect(last).toEqual(ids)
+  expect(await pages('success')).toEqual([...ids].reverse())
+})

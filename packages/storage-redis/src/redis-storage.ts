@@ -41,8 +41,8 @@ export interface RedisStorageOptions {
   /** What all keys begin with: 1 to 64 characters of `A-Z a-z 0-9 . _ -`. Default: `'neotask'`. */
   readonly namespace?: string | undefined
   /**
-   * How many replicas must have a task before its submit resolves, and a result before it counts as settled. A submit whose
-   * task they do not have in time rejects with `NOT_REPLICATED`. Default: none, the primary's word is enough.
+   * How many replicas must have a task before its submit resolves, and a result before it counts for the node that made it.
+   * A submit whose task they do not have in time rejects with `NOT_REPLICATED`. Default: none, the primary's word is enough.
    */
   readonly durability?: DurabilityOptions | undefined
   /** Whether a server that throws keys away when its memory is full is accepted. Default: false. */
@@ -163,6 +163,7 @@ class RedisStorage implements Storage {
       await shared.ready()
       const servers = await checkServer(shared.commands, { allowEviction, ownClock: clock !== undefined })
       this.#connection.set(shared)
+      if (this.#connection.durability !== undefined) await this.#connection.checkWait()
       const info = await startNamespace(this.#connection, servers)
       this.#shared = shared
       return info

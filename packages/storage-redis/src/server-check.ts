@@ -4,7 +4,7 @@
  */
 import { NeoTaskError, systemClock, type StorageInfo } from '@neotask/core'
 import type { Cluster } from 'ioredis'
-import { randomUUID } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
 import type { Connection } from './connection.js'
 import { listOf, numberOf, textOf } from './reply.js'
 import type { Client } from './shared-connection.js'
@@ -40,7 +40,9 @@ export async function checkServer(
 
 /** Makes what a new namespace needs, and checks what an old one has. */
 export async function startNamespace(connection: Connection, servers: ServerInfos): Promise<StorageInfo> {
-  const reply = await connection.run('start', [FORMAT, SHARDS, randomUUID()]).catch((cause: unknown) => {
+  const runs = servers.map((info) => info.get('run_id') ?? '').sort()
+  const args = [FORMAT, SHARDS, randomUUID(), createHash('sha1').update(runs.join()).digest('hex')]
+  const reply = await connection.run('start', args).catch((cause: unknown) => {
     if (!(cause as Error).message.includes(' MOVED ')) throw cause
     const message = 'Redis: the server is part of a cluster: give an ioredis Cluster as client'
     throw new NeoTaskError('OPTION_INVALID', message, { cause })

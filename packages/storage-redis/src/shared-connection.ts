@@ -30,6 +30,8 @@ const SILENCE = 4_000
 const SIGN_OF_LIFE = 5_000
 /** ms for which a command waits for a connection that is being made. */
 const PATIENCE = 2_000
+/** ms for which replicas that did not confirm in time count as late. */
+const LATE = 1_000
 /** ms between attempts to connect, at most. */
 const LONGEST_PAUSE = 500
 
@@ -65,6 +67,7 @@ export class SharedConnection {
   #signs: Timer | undefined
   /** The connection for messages was lost since its channels were subscribed. */
   #missed = false
+  #lateUntil = -Infinity
 
   private constructor(target: Target) {
     this.#target = target
@@ -87,6 +90,15 @@ export class SharedConnection {
     this.#subscriber?.disconnect()
     this.#subscriber = undefined
     if (this.#target.client === undefined) this.commands.disconnect()
+  }
+
+  /** Whether replicas did not confirm in time a moment ago. Whoever waits for them holds up all calls behind him. */
+  get replicasAreLate(): boolean {
+    return systemClock.monotonic() < this.#lateUntil
+  }
+
+  tellLate(): void {
+    if (!this.replicasAreLate) this.#lateUntil = systemClock.monotonic() + LATE
   }
 
   /** Rejects when there is no connection within {@link PATIENCE}; nothing was sent then. */

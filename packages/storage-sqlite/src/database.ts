@@ -34,7 +34,7 @@ type Statement = Sqlite.Statement
 type Value = string | number | Uint8Array | null
 
 const NEW_GENERATOR = `INSERT INTO neotask_meta (key, value) VALUES ('generator', ?)
-  ON CONFLICT (key) DO UPDATE SET value = max(cast(value AS INTEGER) + 1, excluded.value)
+  ON CONFLICT (key) DO UPDATE SET value = cast(value AS INTEGER) + 1
   RETURNING cast(value AS INTEGER)`
 const OCCUPIED = 'a transaction is open on the handle'
 

@@ -120,7 +120,13 @@ class SqliteStorage implements Storage {
 
   async #open(): Promise<StorageInfo> {
     const database = await this.#connect()
-    const generator = await database.patiently(() => database.newGenerator())
+    let generator
+    try {
+      generator = await database.patiently(() => database.newGenerator())
+    } catch (error) {
+      await database.close()
+      throw error
+    }
     this.#connection.set(database)
     this.notices.start()
     return { format: database.format, runId: database.runId, generator }

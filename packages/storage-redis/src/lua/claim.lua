@@ -45,7 +45,12 @@ local function candidates(s, count)
     local some = C('ZRANGE', key, 0, count - 1, 'WITHSCORES')
     for i = 1, #some, 2 do list[#list + 1] = { some[i], tonumber(some[i + 1]) } end
   end
-  if #keys > 1 then table.sort(list, function(a, b) return a[2] < b[2] end) end
+  if #keys > 1 then
+    table.sort(list, function(a, b)
+      if a[2] ~= b[2] then return a[2] < b[2] end
+      return a[1] < b[1]
+    end)
+  end
   return list
 end
 
@@ -140,7 +145,9 @@ function q.entriesAfter(s, token)
   table.sort(list, function(a, b)
     local x, y = q.tokenOf(a), q.tokenOf(b)
     if x ~= y then return x < y end
-    return q.scoreOf(a) < q.scoreOf(b)
+    x, y = q.scoreOf(a), q.scoreOf(b)
+    if x ~= y then return x < y end
+    return a.id < b.id
   end)
   for i = 1, #list do tokens[i] = int(q.tokenOf(list[i])) end
   local described = q.describe(list)
