@@ -197,7 +197,11 @@ export class Batcher<In, Out> {
 
   /** Tries until it has an answer, or until the batch was given up because all its deadlines passed. */
   async #carryOut(batch: Batch<In, Out>): Promise<void> {
-    for (let longest = FIRST_PAUSE; this.#flights.includes(batch); longest = Math.min(longest * 2, LONGEST_PAUSE)) {
+    for (
+      let longest = FIRST_PAUSE;
+      this.#flights.includes(batch);
+      longest = Math.min(longest * 2, LONGEST_PAUSE)
+    ) {
       let results: readonly Out[]
       try {
         results = await this.#options.run(batch.items)
