@@ -2217,13 +2217,29 @@ end
 return actions[ARGV[2]]()`,
   ],
   watch: [
-    PARTS.prelude, PARTS.records, PARTS.idle, PARTS.sessions, PARTS.queue, PARTS.view,
+    PARTS.prelude,
     `local Q = KEYS[2]
-local q = queue(Q)
-local ids, out = {}, {}
+local FRESH = 1000
+local ids, out, rest = {}, {}, {}
 for i = 4, #ARGV do ids[#ids + 1] = ARGV[i] end
-q.load(ids)
+local results = C('HMGET', Q .. 'res', unpack(ids))
+local rares = C('EXISTS', Q .. 'rare') == 1 and C('HMGET', Q .. 'rare', unpack(ids)) or {}
 for i = 1, #ids do
+local since = results[i] and not rares[i] and string.match(results[i], '^s%d+ (%d+)! ')
+if since and now - since < FRESH then
+out[i] = { ids[i], results[i] }
+else
+rest[#rest + 1] = i
+end
+end
+if #rest == 0 then return out end`,
+    PARTS.records, PARTS.idle, PARTS.sessions, PARTS.queue, PARTS.view,
+    `local q = queue(Q)
+local names = {}
+for k = 1, #rest do names[k] = ids[rest[k]] end
+q.load(names)
+for k = 1, #rest do
+local i = rest[k]
 local t = q.tasks[ids[i]]
 if not t or not t.p then
 local tomb = C('HGET', Q .. 'tombs', ids[i])

@@ -31,7 +31,7 @@ import type { ScriptName } from './lua-scripts.js'
 import { pack, unpackMap, type Packable } from './msgpack.js'
 import type { RedisNotices } from './redis-notices.js'
 import { bytesOf, listOf, numberOf, numbersOf, textOf } from './reply.js'
-import { finalOf, parseView, stateOf } from './task-record.js'
+import { finalOf, parseSuccess, parseView, stateOf } from './task-record.js'
 
 const MAX_PAGE = 500
 const PAGE_BYTES = 1024 * 1024
@@ -230,7 +230,9 @@ function* pieces(ids: readonly string[]): Generator<readonly string[], undefined
 }
 
 function parseWatch(reply: Reply): WatchOutcome {
-  if (!Buffer.isBuffer(reply)) return finalOf(parseView(reply) as TaskRecord)
+  if (!Buffer.isBuffer(reply)) {
+    return listOf(reply).length === 2 ? parseSuccess(reply) : finalOf(parseView(reply) as TaskRecord)
+  }
   const letter = reply.toString()
   return letter === 'o' ? 'open' : letter === 'f' ? 'forgotten' : 'unknown'
 }

@@ -121,6 +121,13 @@ function attemptsOf(rare: UnpackedMap, token: number | undefined, place: string)
   return numberIn(rare, 'at') ?? (place === 's' && (token ?? 0) > 0 ? 1 : 0)
 }
 
+/** Of a plain success, which has nothing but its record: its only attempt. */
+export function parseSuccess(reply: Reply): FinalRecord {
+  const [id, ended] = listOf(reply)
+  const { token, duration, result, resultCodec } = parseEnd(bytesOf(ended), true)
+  return { id: textOf(id), state: 'success', result, resultCodec, attempts: token > 0 ? 1 : 0, duration }
+}
+
 export function finalOf(record: TaskRecord): FinalRecord {
   const { id, result, resultCodec, error, reason, message, attempts, duration } = record
   const state = record.state as FinalState
