@@ -20,6 +20,7 @@ import { StoredError, type Failure } from './failure.js'
 import {
   CHANGED,
   finalChannel,
+  idsIn,
   type FinalRecord,
   type QueueRef,
   type Storage,
@@ -218,9 +219,21 @@ export class FutureManager {
   #heard(message: string): void {
     setImmediate(() => {
       if (this.#futures.size === 0) return
-      if (message !== CHANGED) for (const id of message.split(' ')) this.check(id)
-      else this.#lookAgain(Infinity)
+      if (message === CHANGED) {
+        this.#lookAgain(Infinity)
+        return
+      }
+      this.#settleTold(message)
+      for (const id of idsIn(message)) this.check(id)
     })
+  }
+
+  /** An id that a caller chose may be that of another task by now, so those are asked for. */
+  #settleTold(message: string): void {
+    for (const end of this.#context.storage.notices.endsIn?.(message) ?? []) {
+      const future = isGeneratedId(end.id) ? this.take(end.id) : undefined
+      if (future !== undefined) this.settle(future, end)
+    }
   }
 
   async #look(id: string, future: Future): Promise<void> {

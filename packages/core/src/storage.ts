@@ -638,6 +638,11 @@ export interface NoticesFace {
   publish(channel: string, message: string): Promise<void>
   /** @returns the function that ends the subscription */
   subscribe(channel: string, listener: (message: string) => void): Promise<() => Promise<void>>
+  /**
+   * The ends that a message of {@link finalChannel} brings with it, behind its first line. Only of drivers that put them
+   * there; it saves the question for them.
+   */
+  endsIn?(message: string): readonly FinalRecord[]
 }
 
 /** The message of a driver that cannot say what changed: look for yourself. */
@@ -649,5 +654,8 @@ export const wakeChannel = (session: string): string => `wake:${session}`
 /** Tells the sessions of a queue that its most urgent ready task is more urgent than before. Message: its priority. */
 export const headChannel = (ref: QueueRef): string => `head:${ref.tenant}/${ref.queue}`
 
-/** Tells a watcher what is final or removed. Message: ids, separated by spaces. */
+/** Tells a watcher what is final or removed. Message: ids, separated by spaces; other lines are the driver's. */
 export const finalChannel = (watcher: string): string => `final:${watcher}`
+
+/** The ids that a message on a {@link finalChannel} names. */
+export const idsIn = (message: string): string[] => (message.split('\n', 1)[0] ?? '').split(' ')

@@ -2342,6 +2342,7 @@ end
 q.flush()
 end
 local ended = 0
+local CARRIED = 16384
 local function settle()
 local rares = (hasMore or q) and C('HMGET', RARE, unpack(ids)) or NOTHING
 local waits = (hasMore or q) and C('EXISTS', Q .. 'waits') == 1 and C('HMGET', Q .. 'waits', unpack(ids)) or NOTHING
@@ -2350,7 +2351,7 @@ if marks > 0 then
 entries, offset = C('HMGET', own, unpack(ids)), 0
 end
 local out, res, done, rest, seen, told = {}, {}, {}, {}, {}, {}
-local n, started = 0, 0
+local n, started, carried = 0, 0, 0
 local time = ' ' .. int(now)
 local lastEntry, lastToken, isHeld, isStarted, watcher, head
 local token, tokens, hows = nil, {}, {}
@@ -2377,6 +2378,10 @@ list = {}
 told[watcher] = list
 end
 list[#list + 1] = id
+carried = carried + #how
+if carried > CARRIED or not string.find(how, '^ %S* json t[^\\n]*$') then carried = math.huge end
+list.records = list.records or {}
+list.records[#list] = head .. how
 end
 n = n + 1
 out[n] = id
@@ -2397,7 +2402,11 @@ for i = 1, n do done[2 * i - 1] = score end
 C('ZADD', Q .. 'done:s', unpack(done))
 C('HINCRBY', Q .. 'hist', int(now - now % 60000) .. 's', n)
 if started > 0 then C('HINCRBY', own, ' m', -started) end
-for watcher, list in pairs(told) do publish('final:' .. watcher, table.concat(list, ' ')) end
+for watcher, list in pairs(told) do
+local text = table.concat(list, ' ')
+if carried <= CARRIED then text = text .. '\\n' .. table.concat(list.records, '\\n') end
+publish('final:' .. watcher, text)
+end
 ended = n
 end
 if #rest == 0 then return end

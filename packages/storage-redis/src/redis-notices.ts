@@ -2,10 +2,11 @@
  * Messages by publish and subscribe, on the connection for messages that the storages of a process share. Best effort:
  * what is said while that connection is down is not heard; when it is back, every listener hears `CHANGED`.
  */
-import type { NoticesFace } from '@neotask/core'
+import type { FinalRecord, NoticesFace } from '@neotask/core'
 import { randomUUID } from 'node:crypto'
 import type { Connection } from './connection.js'
 import type { Listener } from './shared-connection.js'
+import { successIn } from './task-record.js'
 
 export class RedisNotices implements NoticesFace {
   readonly #connection: Connection
@@ -56,6 +57,13 @@ export class RedisNotices implements NoticesFace {
     }
     this.#ends.add(end)
     return end
+  }
+
+  /** Behind the ids stand the records of all of them, a line each, when they are plain and together not large. */
+  endsIn(message: string): readonly FinalRecord[] {
+    const [ids = '', ...records] = message.split('\n')
+    if (records.length === 0) return []
+    return ids.split(' ').map((id, index) => successIn(id, Buffer.from(records[index] ?? '')))
   }
 
   /** Ends what this storage listens to; others may listen on. */

@@ -1,5 +1,7 @@
 /** What the driver promises beyond the contract: options, checks at start, and a server that is full or forgetful. */
 import {
+  finalChannel,
+  idsIn,
   openStorage,
   systemClock,
   type NewTask,
@@ -327,4 +329,35 @@ test('tasks of one call, which share a score, keep their order wherever they are
   } while (settlements.length > 0)
   expect(last).toEqual(ids)
   expect(await pages('success')).toEqual([...ids].reverse())
+})
+
+test('the word of an end brings a small plain result along', async () => {
+  const storage = await open()
+  await storage.session.open('session', OPTIONS)
+  const heard: string[] = []
+  await storage.notices.subscribe(finalChannel('me'), (message) => heard.push(message))
+  await storage.queue.enqueue(REF, [
+    task('a', { watcher: 'me' }),
+    task('b', { watcher: 'me' }),
+    task('c', { watcher: 'me' }),
+  ])
+  const { claimed } = await storage.session.work({ ...call, want: 3 })
+  const [a, b, c] = claimed.map(success) as [Settlement, Settlement, Settlement]
+  await storage.session.work({ ...call, ack: 1, settlements: [a, b] })
+  await vi.waitFor(() => expect(heard).toHaveLength(1))
+  const end = { state: 'success', result: 'done', resultCodec: 'json', attempts: 1, duration: undefined }
+  expect(idsIn(heard[0] as string)).toEqual(['a', 'b'])
+  expect(storage.notices.endsIn?.(heard[0] as string)).toEqual([
+    { id: 'a', ...end },
+    { id: 'b', ...end },
+  ])
+  // A large one is asked for.
+  await storage.session.work({
+    ...call,
+    ack: 1,
+    settlements: [{ ...c, result: 'x'.repeat(20_000) } as Settlement],
+  })
+  await vi.waitFor(() => expect(heard).toHaveLength(2))
+  expect(heard[1]).toBe('c')
+  expect(storage.notices.endsIn?.('c')).toEqual([])
 })

@@ -124,8 +124,12 @@ function attemptsOf(rare: UnpackedMap, token: number | undefined, place: string)
 /** Of a plain success, which has nothing but its record: its only attempt. */
 export function parseSuccess(reply: Reply): FinalRecord {
   const [id, ended] = listOf(reply)
-  const { token, duration, result, resultCodec } = parseEnd(bytesOf(ended), true)
-  return { id: textOf(id), state: 'success', result, resultCodec, attempts: token > 0 ? 1 : 0, duration }
+  return successIn(textOf(id), bytesOf(ended))
+}
+
+export function successIn(id: string, ended: Buffer): FinalRecord {
+  const { token, duration, result, resultCodec } = parseEnd(ended, true)
+  return { id, state: 'success', result, resultCodec, attempts: token > 0 ? 1 : 0, duration }
 }
 
 export function finalOf(record: TaskRecord): FinalRecord {

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import { systemClock } from '../clock.js'
-import { finalChannel, headChannel, wakeChannel } from '../storage.js'
+import { finalChannel, headChannel, idsIn, wakeChannel } from '../storage.js'
 import type {
   EnqueueOptions,
   EnqueueOutcome,
@@ -273,8 +273,11 @@ export class Bench {
     return heard
   }
 
-  hearFinal(watcher: string, storage?: Storage): Promise<string[]> {
-    return this.listen(finalChannel(watcher), storage)
+  /** The ids alone of each message. */
+  async hearFinal(watcher: string, storage: Storage = this.storage): Promise<string[]> {
+    const heard: string[] = []
+    await storage.notices.subscribe(finalChannel(watcher), (message) => heard.push(idsIn(message).join(' ')))
+    return heard
   }
 
   hearHead(storage?: Storage): Promise<string[]> {

@@ -5,7 +5,7 @@
  * the driver's choice: it lets the model follow, and checks that messages came to whom they are due.
  */
 import assert from 'node:assert/strict'
-import { finalChannel, wakeChannel, type Mark, type Retention, type Storage } from '../storage.js'
+import { finalChannel, idsIn, wakeChannel, type Mark, type Retention, type Storage } from '../storage.js'
 import type { Opened } from './harness.js'
 import { ModelQueue, type Tangle } from './model-queue.js'
 import { ModelRecords } from './model-records.js'
@@ -101,7 +101,9 @@ export class RandomWorld {
       assert.ok(record, 'a task that was just enqueued is unknown')
       const world = new RandomWorld(opened, storages, record.createdAt)
       for (const { name, via, heard } of world.listeners)
-        await world.storage(via).notices.subscribe(finalChannel(name), (message) => heard.push(message))
+        await world
+          .storage(via)
+          .notices.subscribe(finalChannel(name), (message) => heard.push(idsIn(message).join(' ')))
       await run(world)
     } finally {
       for (const storage of storages.slice(1)) await storage.close()

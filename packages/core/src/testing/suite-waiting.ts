@@ -1,6 +1,6 @@
 /** T: waiting for the end of a task: registrations, what is final already, and what is published. */
 import assert from 'node:assert/strict'
-import { finalChannel } from '../storage.js'
+import { finalChannel, idsIn } from '../storage.js'
 import type { WatchOutcome } from '../storage.js'
 import type { Bench, Rule } from './harness.js'
 import { DAY, ending, ids, KEEP, MINUTE, names, SECOND, SHORT_TTL, sketch } from './sketch.js'
@@ -131,7 +131,7 @@ export function waitingRules(rule: Rule): void {
     const looks: Promise<void>[] = []
     const early: string[] = []
     await peer.notices.subscribe(finalChannel('me'), (message) => {
-      const named = message.split(' ').filter((id) => list.includes(id))
+      const named = idsIn(message).filter((id) => list.includes(id))
       const look = async (): Promise<void> => {
         for (const id of named) {
           const [task, next] = await peer.queue.get(bench.ref, [id, `${id}.next`])

@@ -107,6 +107,8 @@ end
 
 -- Plain successes are written here, in one go; what needs more is left to the other way.
 local ended = 0
+-- Bytes of results that messages carry.
+local CARRIED = 16384
 local function settle()
   local rares = (hasMore or q) and C('HMGET', RARE, unpack(ids)) or NOTHING
   local waits = (hasMore or q) and C('EXISTS', Q .. 'waits') == 1 and C('HMGET', Q .. 'waits', unpack(ids)) or NOTHING
@@ -116,7 +118,7 @@ local function settle()
     entries, offset = C('HMGET', own, unpack(ids)), 0
   end
   local out, res, done, rest, seen, told = {}, {}, {}, {}, {}, {}
-  local n, started = 0, 0
+  local n, started, carried = 0, 0, 0
   local time = ' ' .. int(now)
   -- Tasks of one claim have nearly always the same entry, so what it says is worked out once for all of them.
   local lastEntry, lastToken, isHeld, isStarted, watcher, head
@@ -144,6 +146,10 @@ local function settle()
           told[watcher] = list
         end
         list[#list + 1] = id
+        carried = carried + #how
+        if carried > CARRIED or not string.find(how, '^ %S* json t[^\n]*$') then carried = math.huge end
+        list.records = list.records or {}
+        list.records[#list] = head .. how
       end
       n = n + 1
       out[n] = id
@@ -166,7 +172,12 @@ local function settle()
     C('ZADD', Q .. 'done:s', unpack(done))
     C('HINCRBY', Q .. 'hist', int(now - now % 60000) .. 's', n)
     if started > 0 then C('HINCRBY', own, ' m', -started) end
-    for watcher, list in pairs(told) do publish('final:' .. watcher, table.concat(list, ' ')) end
+    for watcher, list in pairs(told) do
+      local text = table.concat(list, ' ')
+      -- Who hears of a small result need not ask for it.
+      if carried <= CARRIED then text = text .. '\n' .. table.concat(list.records, '\n') end
+      publish('final:' .. watcher, text)
+    end
     ended = n
   end
   if #rest == 0 then return end
