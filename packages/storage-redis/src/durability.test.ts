@@ -1,5 +1,6 @@
 /** Submits and results that wait for a replica: a primary and a replica of its own, which is frozen and thawed. */
 import { systemClock, TaskPool } from '@neotask/core'
+import type { Redis } from 'ioredis'
 import { afterEach, expect, test, vi } from 'vitest'
 import { redisStorage, type RedisStorageOptions } from './index.js'
 import { startCluster } from './redis-server.test-helper.js'
@@ -109,6 +110,34 @@ test('on a Cluster the server that has the task is asked', async () => {
     expect(error).toMatchObject({ code: 'NOT_REPLICATED' })
     expect(await pool.waitForResult((error as { taskId: string }).taskId)).toBe(49)
   }
+})
+
+test('on a Cluster it is followed to the server that has taken the slot over', async () => {
+  const cluster = await startCluster()
+  const client = cluster.connect()
+  disposals.push(
+    () => cluster.stop(),
+    () => client.disconnect(),
+  )
+  const pool = await openPool({ client, durability: { replicas: 1, timeout: 20 } }, 0)
+  const submit = async (): Promise<unknown> => pool.submit(7).catch((thrown: unknown) => thrown)
+  expect(await submit()).toMatchObject({ code: 'NOT_REPLICATED' })
+
+  const nodes = client.nodes('master')
+  const slot = Number(await nodes[0]?.cluster('KEYSLOT', '{neotask.0}:meta'))
+  const counts = await Promise.all(nodes.map((node) => node.call('CLUSTER', 'COUNTKEYSINSLOT', slot)))
+  const from = nodes[counts.findIndex((count) => Number(count) > 0)] as Redis
+  const to = nodes.find((node) => node !== from) as Redis
+  const keys = (await from.call('CLUSTER', 'GETKEYSINSLOT', slot, 100)) as string[]
+  const [fromId, toId] = await Promise.all([from, to].map(async (node) => node.call('CLUSTER', 'MYID')))
+  await to.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', String(fromId))
+  await from.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', String(toId))
+  const { host = '', port = 0 } = to.options
+  await from.call('MIGRATE', host, port, '', 0, 5000, 'KEYS', ...keys)
+  for (const node of [to, from]) await node.call('CLUSTER', 'SETSLOT', slot, 'NODE', String(toId))
+
+  expect(await submit()).toMatchObject({ code: 'NOT_REPLICATED' })
+  expect(await to.hlen('{neotask.0}:default/default:defs')).toBe(2)
 })
 
 test('a server that has become a replica leaves a submit uncertain, not refused', async () => {
