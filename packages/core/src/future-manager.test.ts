@@ -1,9 +1,10 @@
-/** Waits that no message ends. */
+/** Waits that no message ends, and what messages say besides ids. */
 import { describe, expect, it } from 'vitest'
 import { jsonCodec } from './codec.js'
 import { FutureManager, type Future } from './future-manager.js'
 import { memoryStorage } from './memory-storage.js'
 import type { Storage } from './storage.js'
+import { TaskIds } from './task.js'
 import { ManualClock } from './testing/manual-clock.js'
 
 const ref = { tenant: 'default', queue: 'default' }
@@ -68,6 +69,43 @@ describe('open waits', () => {
     await storage.queue.remove(ref, ['gone'])
     await clock.advanceAsync(1100)
     expect(await wait).toMatchObject({ code: 'TASK_REMOVED' })
+    await futures.close()
+  })
+})
+
+describe('a message that brings ends along', () => {
+  it('ends the waits for generated ids without a question, and has chosen ones asked for', async () => {
+    const { clock, storage, futures } = setUp()
+    let hear = (_message: string): void => {}
+    storage.notices.subscribe = async (_channel, listener) => {
+      hear = listener
+      return async () => {}
+    }
+    storage.notices.endsIn = (message) => {
+      const [ids = '', results = ''] = message.split('\n')
+      const told = results.split(' ')
+      return ids.split(' ').map((id, index) => {
+        const result = told[index] as string
+        return { id, state: 'success', result, resultCodec: 'json', attempts: 1, duration: undefined }
+      })
+    }
+    const generated = new TaskIds(1).next(1)
+    await storage.queue.enqueue(ref, [held(generated), held('chosen')])
+    const waits = [futures.wait(generated), futures.wait('chosen')]
+    await clock.settle()
+    const asked: string[] = []
+    const watch = storage.queue.watch.bind(storage.queue)
+    storage.queue.watch = (queue, ids, options) => {
+      asked.push(...ids)
+      return watch(queue, ids, options)
+    }
+    // The chosen id is that of another task by now.
+    await storage.queue.complete(ref, 'chosen', '8', 'json')
+    hear(`${generated} chosen\n5 6`)
+    await clock.settle()
+    await clock.settle()
+    expect(asked).toEqual(['chosen'])
+    expect(await Promise.all(waits)).toEqual([5, 8])
     await futures.close()
   })
 })

@@ -20,7 +20,7 @@ interface Bench {
   end(id: string): void
 }
 
-function bench(concurrency: number, prefetch: number): Bench {
+function bench(concurrency: number, prefetch: number, isApart = false): Bench {
   const clock = new ManualClock()
   const host: QueueSchedulerHost = {
     clock,
@@ -37,7 +37,7 @@ function bench(concurrency: number, prefetch: number): Bench {
   }
   const policy = { size: prefetch, strategy: 'hybrid', interval: 100 } as const
   const it: Bench = {
-    scheduler: new QueueScheduler(new Prefetch(policy, concurrency), host),
+    scheduler: new QueueScheduler(new Prefetch(policy, concurrency), host, isApart),
     started: [],
     released: [],
     marks: 0,
@@ -260,5 +260,19 @@ describe('handlers that never wait', () => {
     await clock.settle()
     await clock.settle()
     expect(ran).toBe(20)
+  })
+})
+
+describe('handlers that never wait', () => {
+  it.each([
+    [true, 50],
+    [false, 120],
+  ])('leave the turn to the next call where the storage works elsewhere: %s', async (isApart, share) => {
+    const it = bench(200, 0, isApart)
+    it.scheduler.add(Array.from({ length: 120 }, (_, n) => task(`t${n}`)))
+    expect(it.started).toHaveLength(share)
+    await it.clock.settle()
+    await it.clock.settle()
+    expect(it.started).toEqual(Array.from({ length: 120 }, (_, n) => `t${n}`))
   })
 })
