@@ -120,6 +120,19 @@ describe('TimeWheel', () => {
     )
   })
 
+  it('is not a ms late because the difference of two times lacks their last digits', () => {
+    const clock = new ManualClock({ monotonic: 999_999.998399288 })
+    const wheel = new TimeWheel(clock, fail)
+    clock.advance(32_768)
+    clock.advance(2 ** -34)
+    const due = clock.monotonic() + 16_384
+    let late = NaN
+    wheel.add(16_384, () => (late = clock.monotonic() - due))
+    clock.advance(20_000)
+    expect(late).toBeGreaterThan(-1e-4)
+    expect(late).toBeLessThan(1.001)
+  })
+
   it('fires everything due in order after a long sleep, and then goes on', () => {
     const clock = new ManualClock()
     const wheel = new TimeWheel(clock, fail)

@@ -50,6 +50,12 @@ class Entry implements Timer {
   }
 }
 
+/**
+ * ms that the difference of two times may lack through a float's last digits, up to a year of them. A timer that fires on
+ * its tick by the clock would otherwise be taken for early, and wait for a whole ms more.
+ */
+const ROUNDING = 2 ** -16
+
 export class TimeWheel {
   static {
     remove = (wheel, entry) => wheel.#cancel(entry)
@@ -103,7 +109,8 @@ export class TimeWheel {
     if (!(Math.abs(delay) < Infinity)) throw new RangeError(`a timer needs a finite delay, got ${delay}`)
     const now = this.#clock.monotonic() - this.#origin
     // Nothing lies before the tick at which we wake, so the hand may move on. Short delays then get a low level.
-    if (!this.#running && now < this.#wakeTick) this.#moveTo(Math.floor(now))
+    const tick = Math.floor(now + ROUNDING)
+    if (!this.#running && tick < this.#wakeTick) this.#moveTo(tick)
     const hold = options !== undefined && options.hold === true
     const entry = new Entry(this, Math.ceil(now + (delay > 1 ? delay : 1)), action, hold)
     this.#size++
@@ -220,7 +227,7 @@ export class TimeWheel {
   readonly #run = (): void => {
     this.#forgetTimer()
     this.#running = true
-    const now = Math.floor(this.#clock.monotonic() - this.#origin)
+    const now = Math.floor(this.#clock.monotonic() - this.#origin + ROUNDING)
     for (let list = this.#nextList(); list >= 0; list = this.#nextList()) {
       const tick = this.#tickOf(list)
       if (tick > now) break
