@@ -8,7 +8,9 @@ import { resolveThreads, type ThreadOptions } from './thread-options.js'
 import { WorkerThread, type Attempt } from './worker-thread.js'
 
 const HANDLER = `
-  import { execSync } from 'node:child_process'
+  import { execFileSync } from 'node:child_process'
+  import { fileURLToPath } from 'node:url'
+  const release = fileURLToPath(new URL('release', import.meta.url))
   let ran = 0
   export default async function (job, ctx) {
     ran++
@@ -16,7 +18,7 @@ const HANDLER = `
     if (job === 'exit') process.exit(4)
     if (job === 'exit soon') setImmediate(() => process.exit(5))
     if (job === 'spin') for (;;);
-    if (job === 'block') execSync('sleep 6')
+    if (job === 'block') execFileSync('sh', ['-c', 'until [ -e "$1" ]; do sleep 0.05; done', 'sh', release])
     if (job === 'wait') await new Promise((resolve) => ctx.signal.addEventListener('abort', resolve))
     return ran
   }`
@@ -190,7 +192,13 @@ describe('a thread that is to end', () => {
     const { thread, told, give, heard } = bench({ grace: 0 })
     const attempt = give('a', 'block')
     await heard('started a')
-    thread.abort(attempt, 'timeout')
+    try {
+      thread.abort(attempt, 'timeout')
+      await heard('stuck a')
+    } finally {
+      // It blocks for as long as nobody lets it go, however slow the machine.
+      writeFileSync(join(folder, 'release'), '')
+    }
     await heard('failed a')
     expect(told).toEqual(['started a', 'stuck a', 'failed a'])
   })
