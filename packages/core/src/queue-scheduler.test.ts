@@ -72,13 +72,13 @@ const task = (id: string, options: Partial<Claimed> = {}): Claimed => ({
 describe('demand', () => {
   it('is what is missing, and nil while closed or paused', () => {
     const { scheduler } = bench(2, 3)
-    expect(scheduler.demand()).toEqual({ want: 5 })
+    expect(scheduler.demand()).toEqual({ want: 5, free: 2 })
     scheduler.add([task('a'), task('b'), task('c'), task('d'), task('e')])
     expect(scheduler.demand()).toEqual({ want: 0 })
     scheduler.pauseHere(true)
     expect(scheduler.demand()).toEqual({ want: 0 })
     scheduler.pauseHere(false)
-    expect(scheduler.demand()).toEqual({ want: 3 })
+    expect(scheduler.demand()).toEqual({ want: 3, free: 0 })
     scheduler.stop()
     expect(scheduler.demand()).toEqual({ want: 0 })
   })

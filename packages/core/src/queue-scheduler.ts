@@ -100,7 +100,7 @@ export class QueueScheduler {
     const free = this.#free
     const waiting = this.#buffer.size + this.#solo.length
     const want = this.#prefetch.demand(free, waiting, now ?? this.#host.clock.monotonic())
-    if (want > 0) return { want }
+    if (want > 0) return { want, free: Math.max(0, free - waiting) }
     if (this.#urgent === undefined || this.#buffer.size === 0) return NOTHING
     return { want: this.#buffer.size, moreUrgentThan: this.#worst }
   }

@@ -1,7 +1,14 @@
 /** What a node holds, and when it lets go of it, whatever becomes of its calls and of its messages. */
 import { afterEach, describe, expect, it, vi } from 'vitest'
 import { memoryStorage } from './memory-storage.js'
-import type { QueueRef, Serves, Storage, WorkRequest } from './storage.js'
+import {
+  wakeChannel,
+  type Handed,
+  type QueueRef,
+  type Serves,
+  type Storage,
+  type WorkRequest,
+} from './storage.js'
 import { TaskPool, type TaskPoolOptions } from './task-pool.js'
 import { FlakyStorage } from './testing/flaky-storage.js'
 import { ManualClock } from './testing/manual-clock.js'
@@ -618,6 +625,110 @@ describe('a subscription that fails', () => {
     const second = await producer.submit(2)
     await clock.settle()
     expect(await producer.getStatus(second)).toBe('success')
+  })
+})
+
+describe('a task that is handed over by a message', () => {
+  /** A node that waits, on a storage that can hand tasks to it; and a handler that tells what it got. */
+  async function waiting() {
+    const { clock, storage, memory, poolOf, producer } = world()
+    const messages = new Map<string, Handed>()
+    storage.notices.handedIn = (message) => messages.get(message)
+    const ran: unknown[] = []
+    const pool = poolOf({ executor: (data: unknown) => void ran.push(data) })
+    await pool.start()
+    await clock.advanceAsync(100)
+    const [{ session, ack }] = workCalls(storage).slice(-1) as [WorkRequest]
+    /** Claims it for the node, as the storage would have. */
+    const hand = async (
+      data: unknown,
+      after: number,
+    ): Promise<[handed: Handed, say: () => Promise<void>]> => {
+      storage.isDeaf = true
+      await producer.submit(data)
+      storage.isDeaf = false
+      const request = { session, ack: after, ackTaken: 0, marks: [], reports: [], settlements: [] }
+      const { token, claimed } = await memory.session.work({ ...request, renew: false, want: 1 })
+      expect(claimed).toHaveLength(1)
+      const handed = { after, token, claimed }
+      messages.set(`handed ${token}`, handed)
+      return [handed, () => memory.notices.publish(wakeChannel(session), `handed ${token}`)]
+    }
+    return { clock, storage, ran, ack, hand }
+  }
+
+  it('starts without a call, and its end is accepted', async () => {
+    const { clock, storage, ran, ack, hand } = await waiting()
+    const [handed, say] = await hand('a', ack)
+    const claims = workCalls(storage).length
+    await say()
+    await clock.settle()
+    expect(ran).toEqual(['a'])
+    const calls = workCalls(storage).slice(claims)
+    expect(calls).toMatchObject([{ want: 0, free: 10, settlements: [{ token: handed.token }] }])
+    await clock.advanceAsync(5000)
+    expect(ran).toEqual(['a'])
+  })
+
+  it('starts once, with the next look, when the message is lost', async () => {
+    const { clock, ran, ack, hand } = await waiting()
+    await hand('a', ack)
+    await clock.advanceAsync(1250)
+    expect(ran).toEqual(['a'])
+    await clock.advanceAsync(5000)
+    expect(ran).toEqual(['a'])
+  })
+
+  it('starts once when the message comes twice, or after the reply of a claim that told of it', async () => {
+    const { clock, ran, ack, hand } = await waiting()
+    const [, say] = await hand('a', ack)
+    await say()
+    await say()
+    await clock.settle()
+    await clock.advanceAsync(1250)
+    await say()
+    await clock.settle()
+    expect(ran).toEqual(['a'])
+  })
+
+  it('is asked for when the message before it was lost', async () => {
+    const { clock, ran, ack, hand } = await waiting()
+    const [first] = await hand('a', ack)
+    const [, say] = await hand('b', first.token)
+    await say()
+    await clock.settle()
+    expect(ran).toEqual(['a', 'b'])
+    await clock.advanceAsync(5000)
+    expect(ran).toEqual(['a', 'b'])
+  })
+
+  it('waits for the reply of the call that is out', async () => {
+    const { clock, storage, ran, ack, hand } = await waiting()
+    const answer = gate()
+    const keeping = storage.intercept('session.work', async (forward) => {
+      const reply = await forward()
+      await answer.promise
+      return reply
+    })
+    await clock.advanceAsync(1250)
+    keeping.end()
+    const [, say] = await hand('a', ack)
+    await say()
+    await clock.settle()
+    expect(ran).toEqual([])
+    answer.open()
+    await clock.settle()
+    expect(ran).toEqual(['a'])
+  })
+
+  it('does not start on a node that cannot prove that it holds it', async () => {
+    const { clock, storage, ran, ack, hand } = await waiting()
+    const [, say] = await hand('a', ack)
+    storage.isDown = true
+    await clock.advanceAsync(24_000)
+    await say()
+    await clock.settle()
+    expect(ran).toEqual([])
   })
 })
 

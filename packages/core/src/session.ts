@@ -21,6 +21,7 @@ import {
   headChannel,
   wakeChannel,
   type Claimed,
+  type Handed,
   type Mark,
   type Report,
   type SessionOptions,
@@ -34,6 +35,8 @@ import {
 /** What a node would take now. */
 export interface Demand {
   readonly want: number
+  /** How many of them would start at once. */
+  readonly free?: number | undefined
   /** Only tasks more urgent than this. */
   readonly moreUrgentThan?: number | undefined
 }
@@ -122,6 +125,8 @@ export class Session {
   #calling = false
   /** Nothing was left when it last looked; ends with a wake-up, the poll or a due task. */
   #quiet = false
+  /** What was handed while a call was out: which of the two came first is not known before its reply. */
+  #handed: Handed[] = []
   /** Counted when messages come in: one may overtake the reply of the claim that it belongs to. */
   #wakes = 0
   /** Something may have to be said. */
@@ -307,6 +312,7 @@ export class Session {
     } finally {
       this.#calling = false
       this.#besideFailed = false
+      this.#takeHanded()
     }
     if (this.#isSettled) this.#resolveFlushed()
     if (this.#hasWork()) this.#schedule()
@@ -389,7 +395,7 @@ export class Session {
     const forced = this.#forced
     this.#forced = false
     this.#poked = false
-    const demand = this.#quiet || this.#state !== 'open' || this.fenced ? { want: 0 } : this.#host.demand()
+    const demand = this.#demand()
     const renew = this.#state === 'open' && this.silence >= this.#beatEvery * 0.9
     const reports = merge(this.#unanswered.splice(0), this.#host.reports())
     if (!forced && settlements.length === 0 && demand.want === 0 && reports.length === 0 && !renew)
@@ -404,7 +410,15 @@ export class Session {
       renew,
       want: Math.min(demand.want, limit),
       moreUrgentThan: demand.moreUrgentThan,
+      free: demand.free,
     }
+  }
+
+  /** A node whose last claim came back short need not claim again, and only tells how much it could start by now. */
+  #demand(): Demand {
+    if (this.#state !== 'open' || this.fenced) return { want: 0 }
+    const demand = this.#host.demand()
+    return this.#quiet ? { want: 0, free: demand.free } : demand
   }
 
   #plainRequest(session: string, settlements: Settlement[]): WorkRequest {
@@ -430,7 +444,7 @@ export class Session {
       this.#armFence()
     }
     // It knows less than it has told already: it has lost writes, by a failover for example.
-    if (reply.token < this.#ack || reply.takenSeq < this.#ackTaken) {
+    if (reply.token < request.ack || reply.takenSeq < this.#ackTaken) {
       this.#logger.warn({ session: this.#id }, 'the storage is in an older state; what it holds counts')
       await this.#resume([])
       this.#ackTaken = Math.min(this.#ackTaken, reply.takenSeq)
@@ -534,6 +548,7 @@ export class Session {
     }
     this.#id = id
     this.#ack = 0
+    this.#handed = []
     this.#ackTaken = 0
     this.#mismatches = 0
     this.#quiet = false
@@ -554,11 +569,7 @@ export class Session {
     this.#listening = true
     const id = this.#id
     const { notices } = this.#storage
-    const wake = (): void => {
-      this.#wakes++
-      this.#force()
-      this.#hurry()
-    }
+    const wake = (message: string): void => this.#woken(notices.handedIn?.(message))
     const heard = (message: string): void => this.#heard(message)
     try {
       await this.#unsubscribeAll()
@@ -575,6 +586,33 @@ export class Session {
     // Another session was opened, or this one ended, meanwhile.
     if (this.#state === 'ending' || this.#state === 'ended') await this.#unsubscribeAll()
     else if (id !== this.#id) await this.#listen()
+  }
+
+  #woken(handed: Handed | undefined): void {
+    if (handed !== undefined) {
+      this.#handed.push(handed)
+      if (!this.#calling) this.#takeHanded()
+      return
+    }
+    this.#wakes++
+    this.#force()
+    this.#hurry()
+  }
+
+  /**
+   * Takes what was handed since the last reply. What does not follow on what this node has got already, it asks for: then the
+   * storage tells it everything newer.
+   */
+  #takeHanded(): void {
+    for (const { after, token, claimed } of this.#handed.splice(0)) {
+      if (token <= this.#ack) continue
+      if (after === this.#ack && this.#state === 'open' && !this.fenced) {
+        this.#ack = token
+        this.#host.claimed(claimed)
+      } else {
+        this.#force()
+      }
+    }
   }
 
   #heard(message: string): void {

@@ -418,6 +418,12 @@ export interface WorkRequest {
   readonly wantBytes?: number | undefined
   /** Claim only tasks with a priority smaller (more urgent) than this. */
   readonly moreUrgentThan?: number | undefined
+  /**
+   * How many tasks the node would start at once. While its last claim is one that came back short, a driver may hand the
+   * session up to so many of those that come later, see {@link NoticesFace.handedIn}; a call that wants nothing tells how
+   * many they are by now. Default: 0.
+   */
+  readonly free?: number | undefined
 }
 
 export interface Mark {
@@ -643,12 +649,26 @@ export interface NoticesFace {
    * there; it saves the question for them.
    */
   endsIn?(message: string): readonly FinalRecord[]
+  /**
+   * The tasks that a message of {@link wakeChannel} hands to the session: they were claimed for it in the step that stored
+   * them, and this is the claim's reply. It may be lost like any other; the next claim then answers `again`. Only of drivers
+   * that do this; it saves a call.
+   */
+  handedIn?(message: string): Handed | undefined
+}
+
+/** What a claim answers that nobody asked for. */
+export interface Handed {
+  /** The session's newest token before it: the entries count only for a node that has acknowledged just this one. */
+  readonly after: number
+  readonly token: number
+  readonly claimed: readonly Claimed[]
 }
 
 /** The message of a driver that cannot say what changed: look for yourself. */
 export const CHANGED = '*'
 
-/** Tells a session that there is work, or that something was taken from it. Message: empty. */
+/** Tells a session that there is work, or that something was taken from it. Message: empty, or the driver's. */
 export const wakeChannel = (session: string): string => `wake:${session}`
 
 /** Tells the sessions of a queue that its most urgent ready task is more urgent than before. Message: its priority. */

@@ -22,7 +22,6 @@ const TIME = 6
 const USUAL_PRIORITY = Priority.normal
 
 export interface Definition {
-  readonly createdAt: number
   readonly priority: number
   readonly kind: string
   readonly codec: string
@@ -70,13 +69,22 @@ function longHeader({ kind, watcher = '', nonce = '', codec, options }: NewTask)
   return String.fromCharCode(length >> 14, (length >> 7) & 127, length & 127) + fields + (options ?? '')
 }
 
-// Once for each task that is claimed: every byte is read by itself, for a view or an iterator costs more than all of it.
-export function decodeDefinition(bytes: Buffer): Definition {
+export function decodeDefinition(bytes: Buffer): Definition & { readonly createdAt: number } {
   const first = byteAt(bytes, 0)
-  const flags = first >> 2
   const createdAt =
     (((first & 3) << 16) + (byteAt(bytes, 1) << 8) + byteAt(bytes, 2)) * 2 ** 24 + numberAt(bytes, 3)
-  let at = TIME
+  const { priority, kind, codec, options, payload } = decodeRest(first >> 2, bytes, TIME, bytes.length)
+  return { createdAt, priority, kind, codec, options, payload }
+}
+
+/** What {@link encodeDefinition} gave, with a letter of flags. */
+export function decodeEncoded(letter: number, bytes: Buffer, from: number, to: number): Definition {
+  return decodeRest(letter - LETTER, bytes, from, to)
+}
+
+// Once for each task that is claimed: every byte is read by itself, for a view or an iterator costs more than all of it.
+function decodeRest(flags: number, bytes: Buffer, from: number, to: number): Definition {
+  let at = from
   let priority: number = USUAL_PRIORITY
   if (flags & PRIORITY) {
     priority = (byteAt(bytes, at) << 7) + byteAt(bytes, at + 1)
@@ -85,37 +93,29 @@ export function decodeDefinition(bytes: Buffer): Definition {
   if (flags & SHORT) {
     let kind = ''
     if (flags & KIND) {
-      const from = at
+      const start = at
       while (byteAt(bytes, at) !== SPACE) at++
-      kind = unescapeText(bytes.toString('latin1', from, at++))
+      kind = unescapeText(bytes.toString('latin1', start, at++))
     }
-    return {
-      createdAt,
-      priority,
-      kind,
-      codec: 'json',
-      options: undefined,
-      payload: payloadOf(bytes, flags, at),
-    }
+    return { priority, kind, codec: 'json', options: undefined, payload: payloadOf(bytes, flags, at, to) }
   }
   const end = at + 3 + (byteAt(bytes, at) << 14) + (byteAt(bytes, at + 1) << 7) + byteAt(bytes, at + 2)
   const header = bytes.toString('utf8', at + 3, end)
   const [kind = '', , , codec = '', size = ''] = header.split(' ', 5)
   return {
-    createdAt,
     priority,
     kind: unescapeText(kind),
     codec: unescapeText(codec),
     options: size === '' ? undefined : header.slice(fifthSpace(header) + 1),
-    payload: payloadOf(bytes, flags, end),
+    payload: payloadOf(bytes, flags, end, to),
   }
 }
 
 const byteAt = (bytes: Buffer, at: number): number => bytes[at] as number
 const numberAt = (bytes: Buffer, at: number): number =>
   (byteAt(bytes, at) << 16) + (byteAt(bytes, at + 1) << 8) + byteAt(bytes, at + 2)
-const payloadOf = (bytes: Buffer, flags: number, from: number): Encoded =>
-  flags & BYTES ? new Uint8Array(bytes.subarray(from)) : bytes.toString('utf8', from)
+const payloadOf = (bytes: Buffer, flags: number, from: number, to: number): Encoded =>
+  flags & BYTES ? new Uint8Array(bytes.subarray(from, to)) : bytes.toString('utf8', from, to)
 
 function fifthSpace(header: string): number {
   let at = -1

@@ -15,7 +15,7 @@ local function int(x)
 return string.format('%d', x)
 end
 local function publish(channel, message)
-C('PUBLISH', string.match(S, '^{(.*)%.%d+}:$') .. ':' .. channel, message)
+return C('PUBLISH', string.match(S, '^{(.*)%.%d+}:$') .. ':' .. channel, message)
 end
 local dirty = false
 local function guard()
@@ -1527,6 +1527,50 @@ end
 for prefix in pairs(others) do queue(prefix).conclude() end
 return left
 end`,
+  hand: `local FRESH = 2500
+local HANDED = 16384
+local function hand(defs, scores, count, kinds)
+local size = 0
+for i = 1, count do
+size = size + #defs[2 * i]
+if size > HANDED or isBytes(defs[2 * i]) then return 0 end
+end
+local some, able = C('HRANDFIELD', Q .. 'idle', 16, 'WITHVALUES'), {}
+local isAlone = C('SCARD', Q .. 'leases') == 1
+for i = 1, #some, 2 do
+local served, free, at = string.match(some[i + 1], '^(.* )(%d+) (%d+)$')
+free = tonumber(free)
+local isAble = free > 0 and now - at <= FRESH
+for _, kind in ipairs(kinds) do isAble = isAble and string.find(served, ' ' .. kind .. ' ', 1, true) end
+local own = S .. 'own:' .. some[i]
+if isAble and (isAlone or C('HLEN', own) == BOOK) then
+able[#able + 1] = { id = some[i], own = own, served = served, free = free, at = at }
+end
+end
+local done = 0
+for i = 1, #able do
+local one = able[i]
+local n = math.min(one.free, math.ceil((count - done) / (#able - i + 1)))
+if n == 0 then break end
+local own = one.own
+local before, token = C('HGET', own, ' #'), int(C('INCR', S .. 'tok'))
+local head, texts, entries = { before, token }, {}, { ' #', token }
+for j = done + 1, done + n do
+local id, d = defs[2 * j - 1], defs[2 * j]
+local e = token .. ' ' .. int(now) .. ' ' .. scores[2 * j - 1]
+if isWatched(d) then e = e .. ' w' .. int(now + WATCHED) .. ' ' .. watcherOf(d) end
+entries[#entries + 1], entries[#entries + 2] = id, e
+head[#head + 1], head[#head + 2] = id, string.char(LETTER + math.floor(string.byte(d) / 4)) .. #d - 6
+texts[#texts + 1] = string.sub(d, 7)
+end
+if publish('wake:' .. one.id, table.concat(head, ' ') .. '\\n' .. table.concat(texts)) > 0 then
+C('HSET', own, unpack(entries))
+C('HSET', Q .. 'idle', one.id, one.served .. int(one.free - n) .. ' ' .. one.at)
+done = done + n
+end
+end
+return done
+end`,
   view: `local function viewOf(q, t)
 local s = t.p == 'o' and session(t.session)
 local lane = ''
@@ -1609,7 +1653,7 @@ local known = C('HMGET', DEFS, unpack(ids))
 local room = most and most - waiting() or n
 local isChosen, isOrdered = ARGV[5] ~= '1' and ARGV[5] ~= '2', ARGV[5] == '2'
 local defs, scores, out, taken = {}, {}, {}, {}
-local best, k = 1001, 0
+local best, worst, k = 1001, 0, 0
 local lastLetter, front
 for i = 1, n do
 local how = false
@@ -1637,6 +1681,7 @@ priority = high * 128 + low
 end
 scores[2 * k - 1], scores[2 * k] = priority, ids[i]
 if priority < best then best = priority end
+if priority > worst then worst = priority end
 end
 end
 if k == 0 then return { -1, out } end
@@ -1654,21 +1699,30 @@ end
 scores[2 * i - 1] = text
 end
 else
-for i = 1, k do scores[2 * i - 1] = scores[2 * i - 1] * BAND + base + i end
+for i = 1, k do scores[2 * i - 1] = int(scores[2 * i - 1] * BAND + base + i) end
 end
 C('HSET', DEFS, unpack(defs))
-C('ZADD', READY, unpack(scores))
 C('HINCRBY', Q .. 'hist', int(now - now % 60000) .. 'e', k)
 local kinds = {}
 for kind in string.gmatch(ARGV[4], '(%S*) ') do kinds[#kinds + 1] = kind end
 C('SADD', Q .. 'kinds', unpack(kinds))
 local isMoreUrgent = not head[2] or best < math.floor(head[2] / BAND)
 local isIdle = C('EXISTS', Q .. 'idle') == 1
-if not (isMoreUrgent or isIdle) or C('HGET', META, 'paused') == '1' then return { -1, out } end
-dirty = true`,
+if not (isMoreUrgent or isIdle) or C('HGET', META, 'paused') == '1' then
+C('ZADD', READY, unpack(scores))
+return { -1, out }
+end
+dirty = true
+local handed = 0
+if isIdle and not head[2] and best == worst then`,
+    PARTS.hand,
+    `handed = hand(defs, scores, k, kinds)
+end
+if handed == k then return { -1, out } end
+C('ZADD', READY, unpack(scores, 2 * handed + 1))`,
     PARTS.idle,
     `if isIdle then
-for _, kind in ipairs(kinds) do wakeIdle(Q, k, kind) end
+for _, kind in ipairs(kinds) do wakeIdle(Q, k - handed, kind) end
 end
 if isMoreUrgent then publishHead(Q, best, ARGV[3]) end
 return { isMoreUrgent and best or -1, out }
@@ -2259,13 +2313,13 @@ return out`,
     PARTS.prelude,
     `local id = ARGV[2]
 local marks, reports, settlements = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
-local at = 12
+local at = 13
 local stale, staleReports = {}, {}
 local NOTHING = {}
 local own = S .. 'own:' .. id
 local fields, ids = { ' q', ' k', ' w', ' #', ' !', ' o' }, {}
 for i = 1, settlements do
-ids[i] = ARGV[12 + 2 * marks + 3 * reports + 2 * i - 1]
+ids[i] = ARGV[13 + 2 * marks + 3 * reports + 2 * i - 1]
 fields[6 + i] = ids[i]
 end
 local found = C('HMGET', own, unpack(fields))
@@ -2590,17 +2644,25 @@ if s.over ~= '' then return gone() end
 if q then q.spread() end
 if paused then
 guard()
-C('HSET', Q .. 'idle', id, s.k)
+C('HSET', Q .. 'idle', id, s.k .. '0 ' .. int(now))
 return nil
 end
 local result = claim(want)
 claimed, head = result.claimed, result.head
 guard()
-if result.short then C('HSET', Q .. 'idle', id, s.k) else C('HDEL', Q .. 'idle', id) end
+if result.short then
+local free = math.max(0, ARGV[13] - (result.claimed == NOTHING and 0 or #result.claimed[2]))
+C('HSET', Q .. 'idle', id, s.k .. int(free) .. ' ' .. int(now))
+else
+C('HDEL', Q .. 'idle', id)
+end
 if result.exhausted then long.call(id) end
 return nil
 end
-if not paused then
+if ARGV[13] ~= '0' and C('HEXISTS', Q .. 'idle', id) == 1 then
+guard()
+C('HSET', Q .. 'idle', id, s.k .. ARGV[13] .. ' ' .. int(now))
+elseif not paused then
 local result = claim(0)
 head = result.head
 if result.exhausted then long.call(id) end

@@ -2,11 +2,11 @@
  * Messages by publish and subscribe, on the connection for messages that the storages of a process share. Best effort:
  * what is said while that connection is down is not heard; when it is back, every listener hears `CHANGED`.
  */
-import type { FinalRecord, NoticesFace } from '@neotask/core'
+import { CHANGED, type FinalRecord, type Handed, type NoticesFace } from '@neotask/core'
 import { randomUUID } from 'node:crypto'
 import type { Connection } from './connection.js'
 import type { Listener } from './shared-connection.js'
-import { successIn } from './task-record.js'
+import { parseHanded, successIn } from './task-record.js'
 
 export class RedisNotices implements NoticesFace {
   readonly #connection: Connection
@@ -64,6 +64,10 @@ export class RedisNotices implements NoticesFace {
     const [ids = '', ...records] = message.split('\n')
     if (records.length === 0) return []
     return ids.split(' ').map((id, index) => successIn(id, Buffer.from(records[index] ?? '')))
+  }
+
+  handedIn(message: string): Handed | undefined {
+    return message === '' || message === CHANGED ? undefined : parseHanded(Buffer.from(message))
   }
 
   /** Ends what this storage listens to; others may listen on. */

@@ -4,56 +4,16 @@ import {
   idsIn,
   openStorage,
   systemClock,
-  type NewTask,
-  type SessionOptions,
   type Settlement,
   type Storage,
   type WorkReply,
-  type WorkRequest,
 } from '@neotask/core'
 import { Redis } from 'ioredis'
 import { randomBytes } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { redisStorage } from './index.js'
 import { freePorts, startServer, type TestServer } from './redis-server.test-helper.js'
-
-const REF = { tenant: 'acme', queue: 'mail' }
-const RULE = { age: 1e9, count: 1e6 }
-const OPTIONS: SessionOptions = {
-  ttl: 25_000,
-  node: { id: 'node', host: 'here', pid: 1, concurrency: 1, queue: 'mail', kinds: [''] },
-  serves: { ...REF, kinds: [''] },
-  retention: { success: RULE, failed: RULE },
-  maxReclaims: 3,
-}
-
-const task = (id: string, details: Partial<NewTask> = {}): NewTask => ({
-  id,
-  kind: '',
-  payload: 'payload',
-  codec: 'json',
-  priority: 2,
-  ...details,
-})
-
-const call: WorkRequest = {
-  session: 'session',
-  ack: 0,
-  ackTaken: 0,
-  marks: [],
-  reports: [],
-  settlements: [],
-  renew: false,
-  want: 0,
-}
-
-const success = ({ id, token }: { id: string; token: number }): Settlement => ({
-  id,
-  token,
-  outcome: 'success',
-  result: 'done',
-  codec: 'json',
-})
+import { call, OPTIONS, REF, success, task } from './requests.test-helper.js'
 
 let server: TestServer
 let control: Redis

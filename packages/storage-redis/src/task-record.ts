@@ -4,12 +4,13 @@ import {
   type Claimed,
   type FinalRecord,
   type FinalState,
+  type Handed,
   type Parent,
   type TaskRecord,
   type TaskState,
 } from '@neotask/core'
 import type { Reply } from './connection.js'
-import { decodeDefinition, unescapeText, untagged } from './definition.js'
+import { decodeDefinition, decodeEncoded, unescapeText, untagged } from './definition.js'
 import { unpackMap, type Unpacked, type UnpackedMap } from './msgpack.js'
 import { bytesOf, listOf, numberOf, textOf } from './reply.js'
 
@@ -191,3 +192,37 @@ const parseParents = (text: string): Parent[] =>
   text === ''
     ? []
     : text.split(' ').map((one) => ({ id: one.slice(1), state: stateOf(one.charAt(0)) as FinalState }))
+
+/**
+ * What a message hands over (`hand.lua`): the token before it and its own; then for each task its id, and with a letter of
+ * flags the size of what follows flags and time in its definition; on the next line all of those.
+ */
+export function parseHanded(message: Buffer): Handed {
+  let at = message.indexOf('\n') + 1
+  const [after, number, ...tasks] = message.toString('latin1', 0, at - 1).split(' ')
+  const token = Number(number)
+  const claimed: Claimed[] = []
+  for (let i = 0; i < tasks.length; i += 2) {
+    const size = tasks[i + 1] as string
+    const end = at + Number(size.slice(1))
+    const { kind, payload, codec, options, priority } = decodeEncoded(size.charCodeAt(0), message, at, end)
+    claimed.push({
+      id: tasks[i] as string,
+      token,
+      kind,
+      payload,
+      codec,
+      options,
+      priority,
+      attempts: 0,
+      reclaims: 0,
+      probation: false,
+      waited: 0,
+      checkpoint: undefined,
+      parents: undefined,
+      timedOut: undefined,
+    })
+    at = end
+  }
+  return { after: Number(after), token, claimed }
+}

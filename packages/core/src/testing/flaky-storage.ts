@@ -132,6 +132,10 @@ export class FlakyStorage implements Storage {
     this.notices = this.#face('notices')
     // It belongs to the transaction of its caller, who learns at once what became of it: there is no reply to lose.
     if (inner.queue.enqueueSync) this.queue.enqueueSync = inner.queue.enqueueSync.bind(inner.queue)
+    // What a message says is there for whoever has heard it.
+    const { notices } = inner
+    if (notices.endsIn) this.notices.endsIn = notices.endsIn.bind(notices)
+    if (notices.handedIn) this.notices.handedIn = notices.handedIn.bind(notices)
   }
 
   get limits(): Storage['limits'] {

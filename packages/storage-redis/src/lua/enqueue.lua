@@ -45,7 +45,7 @@ local function enqueuePlain()
   local room = most and most - waiting() or n
   local isChosen, isOrdered = ARGV[5] ~= '1' and ARGV[5] ~= '2', ARGV[5] == '2'
   local defs, scores, out, taken = {}, {}, {}, {}
-  local best, k = 1001, 0
+  local best, worst, k = 1001, 0, 0
   local lastLetter, front
   for i = 1, n do
     local how = false
@@ -73,6 +73,7 @@ local function enqueuePlain()
       end
       scores[2 * k - 1], scores[2 * k] = priority, ids[i]
       if priority < best then best = priority end
+      if priority > worst then worst = priority end
     end
   end
   if k == 0 then return { -1, out } end
@@ -91,21 +92,31 @@ local function enqueuePlain()
       scores[2 * i - 1] = text
     end
   else
-    for i = 1, k do scores[2 * i - 1] = scores[2 * i - 1] * BAND + base + i end
+    for i = 1, k do scores[2 * i - 1] = int(scores[2 * i - 1] * BAND + base + i) end
   end
   C('HSET', DEFS, unpack(defs))
-  C('ZADD', READY, unpack(scores))
   C('HINCRBY', Q .. 'hist', int(now - now % 60000) .. 'e', k)
   local kinds = {}
   for kind in string.gmatch(ARGV[4], '(%S*) ') do kinds[#kinds + 1] = kind end
   C('SADD', Q .. 'kinds', unpack(kinds))
   local isMoreUrgent = not head[2] or best < math.floor(head[2] / BAND)
   local isIdle = C('EXISTS', Q .. 'idle') == 1
-  if not (isMoreUrgent or isIdle) or C('HGET', META, 'paused') == '1' then return { -1, out } end
+  if not (isMoreUrgent or isIdle) or C('HGET', META, 'paused') == '1' then
+    C('ZADD', READY, unpack(scores))
+    return { -1, out }
+  end
   dirty = true
+  -- Nothing waits before them, so those who wait for work may have them at once.
+  local handed = 0
+  if isIdle and not head[2] and best == worst then
+    --! hand
+    handed = hand(defs, scores, k, kinds)
+  end
+  if handed == k then return { -1, out } end
+  C('ZADD', READY, unpack(scores, 2 * handed + 1))
   --! idle
   if isIdle then
-    for _, kind in ipairs(kinds) do wakeIdle(Q, k, kind) end
+    for _, kind in ipairs(kinds) do wakeIdle(Q, k - handed, kind) end
   end
   if isMoreUrgent then publishHead(Q, best, ARGV[3]) end
   return { isMoreUrgent and best or -1, out }

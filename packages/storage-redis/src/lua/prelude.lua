@@ -22,9 +22,9 @@ local function int(x)
   return string.format('%d', x)
 end
 
--- A message to whoever listens. Channels belong to the namespace, not to the shard.
+-- A message to whoever listens. Channels belong to the namespace, not to the shard. @returns how many listen, at this server
 local function publish(channel, message)
-  C('PUBLISH', string.match(S, '^{(.*)%.%d+}:$') .. ':' .. channel, message)
+  return C('PUBLISH', string.match(S, '^{(.*)%.%d+}:$') .. ':' .. channel, message)
 end
 
 -- Whether Redis lets this script write already. What was written once cannot be refused for memory later in the same

@@ -3,7 +3,7 @@
 --
 -- KEYS  1 shard
 -- ARGV  2 session, 3 ack, 4 ackTaken, 5 '1' for a renewal, 6 want, 7 bytes wanted, 8 priority that is too little urgent or '',
---       9 newest log lines kept, 10 number of marks, 11 of reports, 12 of settlements,
+--       9 newest log lines kept, 10 number of marks, 11 of reports, 12 of settlements, 13 tasks that would start at once,
 --       then for each mark: id, token; report: id, token, packed; settlement: id, details: '#' and its token unless that is
 --       the one before, a letter, ' ' for a success, 'f' 'r' 'c' 'k' 'x' 'p' for the others, and what belongs to that
 -- reply status 0 ok, 1 again, 2 gone; token; now; what is claimed, see `describe`; indices of stale settlements and of stale
@@ -11,14 +11,14 @@
 -- cost  O(n log N); for plain tasks 5 commands to settle and 9 to claim
 local id = ARGV[2]
 local marks, reports, settlements = tonumber(ARGV[10]), tonumber(ARGV[11]), tonumber(ARGV[12])
-local at = 12
+local at = 13
 local stale, staleReports = {}, {}
 local NOTHING = {}
 
 local own = S .. 'own:' .. id
 local fields, ids = { ' q', ' k', ' w', ' #', ' !', ' o' }, {}
 for i = 1, settlements do
-  ids[i] = ARGV[12 + 2 * marks + 3 * reports + 2 * i - 1]
+  ids[i] = ARGV[13 + 2 * marks + 3 * reports + 2 * i - 1]
   fields[6 + i] = ids[i]
 end
 local found = C('HMGET', own, unpack(fields))
@@ -387,17 +387,27 @@ local function step()
     if q then q.spread() end
     if paused then
       guard()
-      C('HSET', Q .. 'idle', id, s.k)
+      C('HSET', Q .. 'idle', id, s.k .. '0 ' .. int(now))
       return nil
     end
     local result = claim(want)
     claimed, head = result.claimed, result.head
     guard()
-    if result.short then C('HSET', Q .. 'idle', id, s.k) else C('HDEL', Q .. 'idle', id) end
+    if result.short then
+      -- What may be handed to it until it asks again, see hand.lua.
+      local free = math.max(0, ARGV[13] - (result.claimed == NOTHING and 0 or #result.claimed[2]))
+      C('HSET', Q .. 'idle', id, s.k .. int(free) .. ' ' .. int(now))
+    else
+      C('HDEL', Q .. 'idle', id)
+    end
     if result.exhausted then long.call(id) end
     return nil
   end
-  if not paused then
+  -- Whoever is among the idle tells how many tasks it could start by now, and is told of others.
+  if ARGV[13] ~= '0' and C('HEXISTS', Q .. 'idle', id) == 1 then
+    guard()
+    C('HSET', Q .. 'idle', id, s.k .. ARGV[13] .. ' ' .. int(now))
+  elseif not paused then
     local result = claim(0)
     head = result.head
     if result.exhausted then long.call(id) end
