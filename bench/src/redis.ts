@@ -42,10 +42,11 @@ async function addAll(
   count: number,
   inFlight: number,
   optionsOf?: (i: number) => AddOptions,
+  from = 0,
 ): Promise<void> {
-  let next = 0
+  let next = from
   const lane = async (): Promise<void> => {
-    while (next < count) {
+    while (next < from + count) {
       const i = next++
       await producer.add(payload(i), optionsOf?.(i))
     }
@@ -187,18 +188,24 @@ function submitAndWait(
   }
 }
 
-/** Offers tasks at a fixed rate, whatever comes of them. @returns ms from `add` to the handler */
+/** Offers tasks at a fixed rate, whatever comes of them, after a warm-up. @returns ms from `add` to the handler */
 function offered(perSecond: number, count: number, share: number): Measure {
   return async (peer, { port }) => {
     const sentAt = new Float64Array(count)
     const latencies: number[] = []
-    const deliveries = new Deliveries(count)
+    const [warm, deliveries] = [new Deliveries(WARM_UP), new Deliveries(count)]
     const handle = ({ i }: Payload): void => {
-      latencies.push(performance.now() - (sentAt[i] ?? NaN))
-      deliveries.count(i)
+      if (i < WARM_UP) {
+        warm.count(i)
+        return
+      }
+      latencies.push(performance.now() - (sentAt[i - WARM_UP] ?? NaN))
+      deliveries.count(i - WARM_UP)
     }
     const stop = await peer.work(port, 10, handle)
     const producer = await peer.produce(port)
+    await addAll(producer, WARM_UP, IN_FLIGHT)
+    await warm.complete
     await pause(500)
     const adds: Promise<unknown>[] = []
     const start = performance.now()
@@ -206,7 +213,7 @@ function offered(perSecond: number, count: number, share: number): Measure {
       const due = Math.min(count, Math.floor(((performance.now() - start) / 1000) * perSecond))
       for (; i < due; i++) {
         sentAt[i] = performance.now()
-        adds.push(producer.add(payload(i)))
+        adds.push(producer.add(payload(WARM_UP + i)))
       }
       await pause(1)
     }
@@ -219,18 +226,25 @@ function offered(perSecond: number, count: number, share: number): Measure {
   }
 }
 
-/** @returns ms by which tasks that are due at one instant are late, p99 */
+/** @returns ms by which tasks that are due at one instant are late, p99, where workers wait that are warm */
 const dueAtOnce: Measure = async (peer, { port }) => {
-  const producer = await peer.produce(port)
-  const at = Date.now() + 6000
-  await addAll(producer, DUE_AT_ONCE, IN_FLIGHT, () => ({ at }))
-  if (Date.now() > at - 500) throw new Error('the tasks were not stored in time')
   const lateness: number[] = []
-  const deliveries = new Deliveries(DUE_AT_ONCE)
+  const [warm, deliveries] = [new Deliveries(WARM_UP), new Deliveries(DUE_AT_ONCE)]
+  let at = Infinity
   const stop = await peer.work(port, IN_FLIGHT, ({ i }) => {
+    if (i < WARM_UP) {
+      warm.count(i)
+      return
+    }
     lateness.push(Date.now() - at)
-    deliveries.count(i)
+    deliveries.count(i - WARM_UP)
   })
+  const producer = await peer.produce(port)
+  await addAll(producer, WARM_UP, IN_FLIGHT)
+  await warm.complete
+  at = Date.now() + 6000
+  await addAll(producer, DUE_AT_ONCE, IN_FLIGHT, () => ({ at }), WARM_UP)
+  if (Date.now() > at - 500) throw new Error('the tasks were not stored in time')
   await deliveries.complete
   await stop()
   await producer.close()

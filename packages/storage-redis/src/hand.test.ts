@@ -147,7 +147,10 @@ test.each<[string, () => Promise<unknown>, NewTask[]]>([
   ['who does not listen', () => idle('session', 5, { isDeaf: true }), [task('a')]],
   [
     'who has not been heard of for a while',
-    async () => (await idle('session', 5), await clock.advanceAsync(3000)),
+    async () => {
+      await idle('session', 5)
+      await clock.advanceAsync(3000)
+    },
     [task('a')],
   ],
   ['who does not serve them', () => idle('session', 5, { kinds: ['mail'] }), [task('a')]],

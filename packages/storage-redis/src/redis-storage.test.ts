@@ -8,6 +8,7 @@ import {
   type Storage,
   type WorkReply,
 } from '@neotask/core'
+import { ManualClock } from '@neotask/core/testing'
 import { Redis } from 'ioredis'
 import { randomBytes } from 'node:crypto'
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
@@ -320,4 +321,48 @@ test('the word of an end brings a small plain result along', async () => {
   await vi.waitFor(() => expect(heard).toHaveLength(2))
   expect(heard[1]).toBe('c')
   expect(storage.notices.endsIn?.('c')).toEqual([])
+})
+
+test('what falls due is claimed in its order, has waited since then, and goes back to its place', async () => {
+  const clock = new ManualClock()
+  const storage = await open({ clock })
+  await storage.session.open('session', OPTIONS)
+  const delays: [string, number][] = [
+    ['c', 300],
+    ['b', 200],
+    ['a', 300],
+    ['d', 9000],
+  ]
+  for (const [id, delay] of delays) await storage.queue.enqueue(REF, [task(id, { delay })])
+  await clock.advanceAsync(300)
+  const order = ['b', 'a', 'c']
+  // All are wanted and go to the session at once; or they become ready first, and wait there.
+  const first = await storage.session.work({ ...call, want: 5 })
+  expect(first.claimed.map(({ id, waited }) => [id, waited])).toEqual(order.map((id) => [id, 0]))
+  expect(first.nextDueIn).toBe(8700)
+  const releases = first.claimed.map(({ id, token }) => ({ id, token, outcome: 'released' as const }))
+  await storage.session.work({ ...call, ack: first.token, settlements: [...releases].reverse() })
+  const second = await storage.session.work({ ...call, ack: first.token, want: 5 })
+  expect(second.claimed.map(({ id }) => id)).toEqual(order)
+  const settlements = second.claimed.map(success)
+  await storage.session.work({ ...call, ack: second.token, settlements })
+
+  await storage.queue.enqueue(
+    REF,
+    ['g', 'f', 'e'].map((id) => task(id, { delay: 1000 })),
+  )
+  await storage.queue.enqueue(REF, [task('urgent', { delay: 1000, priority: 0 })])
+  await clock.advanceAsync(1000)
+  const some = await storage.session.work({ ...call, ack: second.token, want: 2 })
+  expect(some.claimed.map(({ id }) => id)).toEqual(['urgent', 'e'])
+  await clock.advanceAsync(50)
+  const rest = await storage.session.work({ ...call, ack: some.token, want: 5 })
+  expect(rest.claimed.map(({ id, waited }) => [id, waited])).toEqual([
+    ['f', 50],
+    ['g', 50],
+  ])
+  const ends = [...some.claimed, ...rest.claimed].map(success)
+  const { stale } = await storage.session.work({ ...call, ack: rest.token, settlements: ends })
+  expect(stale).toEqual([])
+  expect((await storage.queue.get(REF, ['f']))[0]).toMatchObject({ state: 'success', attempts: 1 })
 })

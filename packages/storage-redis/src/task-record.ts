@@ -150,9 +150,13 @@ const PLAIN: UnpackedMap = new Map<string, Unpacked>()
 
 /** @param now ms of the storage's time at the claim; `undefined` when it was another one */
 export function parseClaimed(reply: Reply | undefined, token: number, now: number | undefined): Claimed[] {
-  const [text, ...lists] = listOf(reply)
-  const [definitions = [], rest = [], tokens = []] = lists.map(listOf)
+  const [text, defs, others, more] = listOf(reply)
+  const definitions = listOf(defs ?? [])
   if (definitions.length === 0) return []
+  const rest = listOf(others)
+  const tokens = now === undefined ? listOf(more) : []
+  // All of them were due, and are ready since this very claim.
+  const isDue = now !== undefined && more !== undefined
   const special = new Map<number, Special>()
   for (let i = 0; i < rest.length; i += 4) {
     const [rare, parents, since] = rest.slice(i + 1, i + 4)
@@ -168,7 +172,7 @@ export function parseClaimed(reply: Reply | undefined, token: number, now: numbe
       const { createdAt, priority, kind, payload, codec, options } = decodeDefinition(
         bytesOf(definitions[index]),
       )
-      const { rare = PLAIN, parents = '', since = createdAt } = special.get(index) ?? {}
+      const { rare = PLAIN, parents = '', since = isDue ? now : createdAt } = special.get(index) ?? {}
       return {
         id,
         token: now === undefined ? numberOf(tokens[index]) : token,

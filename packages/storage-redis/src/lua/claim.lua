@@ -115,7 +115,7 @@ local function parentsOf(r)
 end
 
 -- What a claim says of tasks: their ids in one text, definitions, and of those that have what few have: number, that, the ends of
--- parents, and since when it was ready.
+-- parents, and since when it was ready. Claims of what was due add that all are ready since just now.
 function q.describe(list)
   local ids, defs, rest = {}, {}, {}
   for i = 1, #list do

@@ -44,6 +44,9 @@ local function general()
   return q
 end
 
+local meta = C('HMGET', META, 'paused', 'successCount')
+local paused = meta[1] == '1'
+
 -- ---------------------------------------------------------------------------------------------- 1. marks and reports
 
 local function mark()
@@ -105,6 +108,11 @@ end
 
 -- -------------------------------------------------------------------------------------------------- 2. settlements
 
+-- What a task has that was due and has nothing else, see promotePlain.
+local function isSince(packed)
+  return string.sub(packed, 1, 3) == '\129\161s'
+end
+
 -- Plain successes are written here, in one go; what needs more is left to the other way.
 local ended = 0
 -- Bytes of results that messages carry.
@@ -136,7 +144,7 @@ local function settle()
       if ends and (watcher == s.w or tonumber(ends) <= now) then watcher = nil end
       head = 's' .. token .. time .. (watcher and '!' or '')
     end
-    if e and isHeld and not rares[i] and not waits[i] and not seen[id] and string.byte(how) == 32 then
+    if e and isHeld and (not rares[i] or isSince(rares[i])) and not waits[i] and not seen[id] and string.byte(how) == 32 then
       seen[id] = true
       if isStarted then started = started + 1 end
       if watcher then
@@ -203,12 +211,6 @@ local function kindsServed()
   return true
 end
 
--- Whether what few tasks have keeps one from being taken without a closer look.
-local function isSpecial(packed)
-  local r = packed and cmsgpack.unpack(packed)
-  return r and (r.g or r.D)
-end
-
 -- The first of ready and their scores. A score as text is dear, and tasks that were submitted together share it, so it is
 -- asked for once for each of them, as long as that helps.
 local function firstOfReady(count)
@@ -232,14 +234,38 @@ local function firstOfReady(count)
   return ids, scores
 end
 
+-- Makes tasks that have left their places entries of the session, by a new token.
+local function hold(ids, defs, scores)
+  local token = int(C('INCR', S .. 'tok'))
+  s.token = token
+  local before, entries = token .. ' ' .. int(now) .. ' ', { ' #', token }
+  local lastScore, plain
+  for i = 1, #ids do
+    local d = defs[i]
+    if scores[i] ~= lastScore then
+      lastScore = scores[i]
+      plain = before .. lastScore
+    end
+    local e = plain
+    if isWatched(d) then
+      e = e .. ' w' .. int(createdOf(d) + WATCHED) .. ' ' .. watcherOf(d)
+    end
+    entries[2 * i + 1], entries[2 * i + 2] = ids[i], e
+  end
+  C('HSET', own, unpack(entries))
+end
+
 -- Takes the first of ready. @returns nil when that takes a closer look
 local function claimPlain(want, bytes, bound)
   if (hasMore or q) and C('EXISTS', Q .. 'aside') == 1 or not kindsServed() then return nil end
   local ids, scores = firstOfReady(want + 1)
   if #ids == 0 then return { claimed = NOTHING, short = want > 0 } end
-  local rares = (hasMore or q) and C('HMGET', RARE, unpack(ids)) or NOTHING
+  local rares, known = (hasMore or q) and C('HMGET', RARE, unpack(ids)) or NOTHING, {}
   for i = 1, #rares do
-    if isSpecial(rares[i]) then return nil end
+    local r = rares[i] and cmsgpack.unpack(rares[i])
+    -- What keeps it from being taken without a closer look.
+    if r and (r.g or r.D) then return nil end
+    known[i] = r
   end
   local defs = want > 0 and C('HMGET', DEFS, unpack(ids)) or {}
   local n, size, most = 0, 0, math.min(want, #ids)
@@ -257,36 +283,88 @@ local function claimPlain(want, bytes, bound)
   local head = scores[n + 1] and math.floor(scores[n + 1] / BAND) or nil
   local result = { head = head, short = n < want and not head, claimed = NOTHING }
   if n == 0 then return result end
-  local entries, rest = {}, {}
   guard()
-  local token = int(C('INCR', S .. 'tok'))
-  s.token = token
-  local before = token .. ' ' .. int(now) .. ' '
-  entries[1], entries[2] = ' #', token
   for i = n + 1, #ids do ids[i], defs[i], scores[i] = nil, nil, nil end
-  local lastScore, plain
+  local rest = {}
   for i = 1, n do
-    local d = defs[i]
-    if scores[i] ~= lastScore then
-      lastScore = scores[i]
-      plain = before .. lastScore
-    end
-    local e = plain
-    if isWatched(d) then
-      e = e .. ' w' .. int(createdOf(d) + WATCHED) .. ' ' .. watcherOf(d)
-    end
-    entries[2 * i + 1], entries[2 * i + 2] = ids[i], e
     if rares[i] then
-      local r, k = cmsgpack.unpack(rares[i]), #rest
+      local r, k = known[i], #rest
       rest[k + 1], rest[k + 2], rest[k + 3] = i, rares[i], r.a and general().parentsOf(r) or ''
-      rest[k + 4] = int(r.s or createdOf(d))
+      rest[k + 4] = int(r.s or createdOf(defs[i]))
     end
   end
   C('ZREMRANGEBYRANK', READY, 0, n - 1)
-  C('HSET', own, unpack(entries))
+  hold(ids, defs, scores)
   result.claimed = { table.concat(ids, ' '), defs, rest }
   return result
 end
+
+-- ------------------------------------------------------------------------------------------------------ what is due
+
+-- Places behind all others for tasks in this order. Those whose ids put them in this order share one in their priority.
+local function placesBehind(ids, defs)
+  local number = C('HINCRBY', META, 'seq', #ids) - #ids
+  local isOrdered = true
+  for i = 2, #ids do isOrdered = isOrdered and ids[i - 1] < ids[i] end
+  local scores, shared = {}, {}
+  for i = 1, #ids do
+    local priority = priorityOf(defs[i])
+    local score = isOrdered and shared[priority] or int(priority * BAND + number + i)
+    shared[priority] = score
+    scores[i] = score
+  end
+  return scores
+end
+
+-- Makes plain tasks ready that are due, at most 200, behind all others of their priority; or claims them at once when nothing
+-- else is ready and all are wanted.
+-- @returns whether that was all there was to do, and what was claimed
+local promoted
+local function promotePlain(want)
+  if q or C('EXISTS', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0 then return false end
+  local ids = C('ZRANGEBYSCORE', Q .. 'due', '-inf', now, 'LIMIT', 0, 200)
+  if #ids == 0 then return true end
+  local rares, defs = C('HMGET', RARE, unpack(ids)), C('HMGET', DEFS, unpack(ids))
+  local size, isAlike = 0, true
+  for i = 1, #ids do
+    if rares[i] or not defs[i] then return false end
+    size = size + #defs[i]
+    isAlike = isAlike and priorityOf(defs[i]) == priorityOf(defs[1])
+  end
+  guard()
+  local head = C('ZRANGE', READY, 0, 0, 'WITHSCORES')
+  local scores = placesBehind(ids, defs)
+  C('ZREMRANGEBYRANK', Q .. 'due', 0, #ids - 1)
+  if not head[2] and not paused and isAlike and #ids <= want and ARGV[8] == '' and size <= tonumber(ARGV[7])
+    and C('EXISTS', Q .. 'aside') == 0 and kindsServed() then
+    hold(ids, defs, scores)
+    return true, { claimed = { table.concat(ids, ' '), defs, NOTHING, '1' }, short = #ids < want }
+  end
+  promoted = { count = #ids, kinds = {}, head = head[2] and math.floor(head[2] / BAND) or math.huge }
+  -- When it was ready, since that is not when it was created.
+  local since = cmsgpack.pack({ s = now })
+  local ready, times = {}, {}
+  for i = 1, #ids do
+    ready[2 * i - 1], ready[2 * i] = scores[i], ids[i]
+    times[2 * i - 1], times[2 * i] = ids[i], since
+    promoted.kinds[kindOf(defs[i])] = true
+  end
+  C('ZADD', READY, unpack(ready))
+  C('HSET', RARE, unpack(times))
+  return true
+end
+
+-- Tells of what was made ready and is still there.
+local function tellPromoted()
+  local head = C('ZRANGE', READY, 0, 0, 'WITHSCORES')[2]
+  if not head or paused then return end
+  --! idle
+  local left = math.min(promoted.count, C('ZCARD', READY))
+  for kind in pairs(promoted.kinds) do wakeIdle(Q, left, kind) end
+  local priority = math.floor(head / BAND)
+  if priority < promoted.head then publishHead(Q, priority) end
+end
+
 
 local function claim(want)
   local bytes = tonumber(ARGV[7])
@@ -304,10 +382,8 @@ end
 
 -- ------------------------------------------------------------------------------------------------------- the parts
 
-local meta = C('HMGET', META, 'paused', 'successCount')
-local paused = meta[1] == '1'
-
 local function conclude()
+  if promoted then tellPromoted() end
   if q then return q.conclude() end
   -- Retention catches up with plain ends in hundreds.
   if ended == 0 then return end
@@ -368,12 +444,6 @@ local function step()
     want = 0
   elseif want > 0 then
     hasTimes = (hasMore or q) and C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0
-    if hasTimes then
-      guard()
-      general()
-      q.promoteDue(200)
-      q.passDeadlines(200)
-    end
     if C('ZRANGEBYSCORE', S .. 'sess', '-inf', now, 'LIMIT', 0, 1)[1] then
       general()
       long.look()
@@ -384,13 +454,21 @@ local function step()
     end
     -- The look may have condemned this very session.
     if s.over ~= '' then return gone() end
+    local isDone, result = not hasTimes, nil
+    if hasTimes then isDone, result = promotePlain(want) end
+    if not isDone then
+      guard()
+      general()
+      q.promoteDue(200)
+      q.passDeadlines(200)
+    end
     if q then q.spread() end
     if paused then
       guard()
       C('HSET', Q .. 'idle', id, s.k .. '0 ' .. int(now))
       return nil
     end
-    local result = claim(want)
+    result = result or claim(want)
     claimed, head = result.claimed, result.head
     guard()
     if result.short then
@@ -422,12 +500,12 @@ local nextIn = -1
 if not hasMore and not q then hasTimes = false end
 if q or hasTimes == nil then hasTimes = C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0 end
 if hasTimes then
-  general()
-  if q.backlog() then
+  if C('EXISTS', Q .. 'casc', Q .. 'sweep') > 0 then
     nextIn = 0
   else
-    local time = q.nextTime()
-    if time then nextIn = math.max(0, time - now) end
+    local due = C('ZRANGE', Q .. 'due', 0, 0, 'WITHSCORES')[2]
+    local deadline = C('ZRANGE', Q .. 'deadline', 0, 0, 'WITHSCORES')[2]
+    if due or deadline then nextIn = math.max(0, math.min(due or math.huge, deadline or math.huge) - now) end
   end
 end
 return {
