@@ -39,6 +39,22 @@ describe('waitForResult', () => {
 })
 
 describe('submitBatch', () => {
+  it.each([
+    ['an array', [{ data: 1 }, { data: 2 }, { data: 3 }]],
+    ['a set', new Set([{ data: 1 }, { data: 2 }, { data: 3 }])],
+    ['promises', [1, 2, 3].map((data) => Promise.resolve({ data })) as never],
+    [
+      'an async generator',
+      (async function* () {
+        await Promise.resolve()
+        for (const data of [1, 2, 3]) yield { data }
+      })(),
+    ],
+  ])('takes %s, in its order', async (_what, items) => {
+    const pool = poolOf({ executor: (n: number) => n * 10 })
+    expect(await pool.waitAll(await pool.submitBatch(items))).toEqual([10, 20, 30])
+  })
+
   it('keeps its order, also when it is the first call', async () => {
     const order: number[] = []
     const pool = poolOf({ concurrency: 1, executor: (n: number) => void order.push(n) })

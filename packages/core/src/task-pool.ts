@@ -30,6 +30,7 @@ import type { PoolEvents } from './pool-events.js'
 import { StatsRecorder, type PoolStats } from './pool-stats.js'
 import { Services, type Service } from './service.js'
 import type { FinalRecord, OperationOutcome, QueueCounts, QueueRef, Storage, TaskRecord } from './storage.js'
+import { SubmitBatch } from './submit-batch.js'
 import { taskInfo, type TaskInfo } from './task-info.js'
 import { isFinal, TASK_STATES, type Operation, type TaskState } from './task.js'
 
@@ -197,37 +198,38 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
   ): Promise<TaskId<Result>[]> {
     if (!isIterable(items))
       throw optionError('submitBatch(items)', 'an iterable of { data, ...options }', items)
-    const ids: TaskId<Result>[] = []
-    let flight: Promise<TaskId>[] = []
-    const land = async (): Promise<void> => {
-      const landing = flight
-      flight = []
-      const settled = await Promise.allSettled(landing)
-      for (const outcome of settled) {
-        if (outcome.status === 'rejected') throw outcome.reason
-        ids.push(outcome.value as TaskId<Result>)
-      }
+    const batch = new SubmitBatch()
+    const add = (item: BatchItem<Data>): void => {
+      checkObject(item, 'submitBatch item', '{ data, ...options }')
+      batch.add((answer) => {
+        const { task, data, ...options } = item
+        if (task === undefined) return this.#submit(data, options, undefined, answer, false, this.#send)
+        return this.#submit(task, data, options, answer, false, this.#send)
+      })
+    }
+    let count = 0
+    /** @returns what is to be awaited before the next one is made */
+    const next = (item: BatchItem<Data>): Promise<unknown> | undefined => {
+      add(item)
+      if (batch.open >= MOST_IN_FLIGHT) return batch.land()
+      // A storage that works elsewhere begins with these while the next ones are made.
+      return ++count % TURN === 0 ? nextTurn() : undefined
     }
     try {
-      for await (const item of items) {
-        checkObject(item, 'submitBatch item', '{ data, ...options }')
-        const { task, data, ...options } = item
-        const call =
-          task === undefined ? this.submit(data, options) : this.submit(task, data as never, options)
-        // The iterable may take its time, and a refusal meanwhile must not end the process.
-        call.catch(() => {})
-        flight.push(call)
-        if (flight.length >= MOST_IN_FLIGHT) await land()
-        // A storage that works elsewhere begins with these while the next ones are made.
-        else if (flight.length % TURN === 0) await nextTurn()
+      if (Symbol.iterator in items) {
+        for (const item of items) {
+          const wait = next(item instanceof Promise ? ((await item) as BatchItem<Data>) : item)
+          if (wait !== undefined) await wait
+        }
+      } else {
+        for await (const item of items) await next(item)
       }
     } catch (error) {
       // What was refused before it is the first.
-      await land()
+      await batch.land()
       throw error
     }
-    await land()
-    return ids
+    return await batch.land()
   }
 
   /**
