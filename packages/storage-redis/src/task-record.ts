@@ -151,7 +151,7 @@ const PLAIN: UnpackedMap = new Map<string, Unpacked>()
 /** @param now ms of the storage's time at the claim; `undefined` when it was another one */
 export function parseClaimed(reply: Reply | undefined, token: number, now: number | undefined): Claimed[] {
   const [text, defs, others, more] = listOf(reply)
-  const definitions = listOf(defs ?? [])
+  const definitions = listOf(defs)
   if (definitions.length === 0) return []
   const rest = listOf(others)
   const tokens = now === undefined ? listOf(more) : []

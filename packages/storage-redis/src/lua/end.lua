@@ -1,4 +1,4 @@
---! prelude records idle sessions queue drain
+--! prelude definition records idle sessions queue drain
 -- Gives back what the session holds, to the old places.
 --
 -- KEYS  1 shard

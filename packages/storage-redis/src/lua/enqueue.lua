@@ -1,4 +1,4 @@
---! prelude
+--! prelude definition
 -- Accepts tasks. A unit is accepted or refused whole, and a bad one never harms its neighbours.
 --
 -- KEYS  1 shard, 2 queue

@@ -1,4 +1,4 @@
---! prelude records idle sessions queue
+--! prelude definition records idle sessions queue
 -- Sets the flags of a group.
 --
 -- KEYS  1 shard, 2 queue

@@ -1,4 +1,4 @@
---! prelude records idle sessions queue view
+--! prelude definition records idle sessions queue view
 -- One page of the tasks in a state.
 --
 -- KEYS  1 shard, 2 queue

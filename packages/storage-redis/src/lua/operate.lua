@@ -1,4 +1,4 @@
---! prelude records idle sessions queue
+--! prelude definition records idle sessions queue
 -- One operation on tasks, where their state permits it.
 --
 -- KEYS  1 shard, 2 queue

@@ -1,4 +1,4 @@
---! prelude records idle sessions queue
+--! prelude definition records idle sessions queue
 -- Stops or allows claims from a queue.
 --
 -- KEYS  1 shard, 2 queue

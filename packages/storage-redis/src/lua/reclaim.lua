@@ -1,4 +1,4 @@
---! prelude records idle sessions queue drain
+--! prelude definition records idle sessions queue drain
 -- Looks for suspect and condemned sessions, and takes back entries of those that are over.
 --
 -- KEYS  1 shard

@@ -1,4 +1,4 @@
---! prelude records idle sessions queue
+--! prelude definition records idle sessions queue
 -- After any doubt: what the session holds, and what became of the ids. Also a beat.
 --
 -- KEYS  1 shard

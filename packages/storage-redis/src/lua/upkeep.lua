@@ -1,4 +1,4 @@
---! prelude records idle sessions queue
+--! prelude definition records idle sessions queue
 -- A bounded piece of what anybody may do for a queue.
 --
 -- KEYS  1 shard, 2 queue

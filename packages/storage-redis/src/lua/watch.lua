@@ -25,7 +25,7 @@ for i = 1, #ids do
 end
 if #rest == 0 then return out end
 
---! records idle sessions queue view
+--! definition records idle sessions queue view
 local q = queue(Q)
 local names = {}
 for k = 1, #rest do names[k] = ids[rest[k]] end
