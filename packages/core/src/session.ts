@@ -15,7 +15,9 @@ import { randomBytes } from 'node:crypto'
 import { setImmediate, type Clock, type Timer } from './clock.js'
 import { withDeadline } from './deadline.js'
 import { MOST_LINES } from './execution.js'
+import { Fence, type SentAt } from './fence.js'
 import type { Logger } from './options.js'
+import { Outbox, type Flight } from './outbox.js'
 import {
   CHANGED,
   headChannel,
@@ -82,20 +84,14 @@ export interface SessionHost {
  * calls by itself, so that an idle node costs no more than one call a second.
  */
 const POLL = 1250
-/** Shares of the session's time to live. */
+/** Share of the session's time to live. */
 const BEAT = 0.2
-const FENCE = 0.88
 /** Pauses between repeats of a failed call, in ms. */
 const FIRST_PAUSE = 20
 const LONGEST_PAUSE = 1000
 
 /** Ends that are worth a call of their own. */
 const ENOUGH = 50
-
-interface Waiting {
-  readonly session: string
-  readonly settlement: Settlement
-}
 
 export class Session {
   readonly #storage: Storage
@@ -108,11 +104,9 @@ export class Session {
   #id = ''
   #ack = 0
   #ackTaken = 0
-  /** Settlements to be sent, oldest first. */
-  #waiting: Waiting[] = []
-  /** Those that are under way with the call, and with the one beside it. */
-  #sent: readonly Waiting[] = []
-  #beside: readonly Waiting[] = []
+  readonly #outbox = new Outbox()
+  readonly #fence: Fence
+  /** Ends are under way in a call beside the other, or about to be. */
   #relieving = false
   /** One was not answered while this call is out: they wait for it. */
   #besideFailed = false
@@ -142,10 +136,6 @@ export class Session {
   #dueAt = Infinity
   /** The most urgent priority that was told while a call was out, which may not know of it. */
   #overtook = Infinity
-  #fenced = false
-  #fence: Timer | undefined
-  #sentMonotonic = 0
-  #sentWall = 0
   #mismatches = 0
   #unsubscribe: (() => Promise<void>)[] = []
   #listening = false
@@ -163,6 +153,7 @@ export class Session {
     this.#clock = context.clock
     this.#logger = context.logger
     this.#callTimeout = context.callTimeout
+    this.#fence = new Fence(options.ttl, this.#clock, (silence) => this.#fenceRaised(silence))
   }
 
   /** The id of the present session. */
@@ -176,17 +167,12 @@ export class Session {
 
   /** Whether handlers may not be called now, because others may hold the tasks. */
   get fenced(): boolean {
-    return this.fencedAt(this.#clock.monotonic())
+    return this.#state !== 'open' || this.#fence.check()
   }
 
   /** The same when the monotonic time is known already, in ms. */
   fencedAt(now: number): boolean {
-    if (this.#fenced || this.#state !== 'open') return true
-    const limit = this.#options.ttl * FENCE
-    // A sleeping machine may stop the one clock, and a step the other: whichever went further counts.
-    if (now - this.#sentMonotonic < limit && this.#clock.now() - this.#sentWall < limit) return false
-    this.#raiseFence()
-    return true
+    return this.#state !== 'open' || this.#fence.check(now)
   }
 
   /** A poll carries the beat, so it comes as often as the more frequent of the two must. */
@@ -196,7 +182,7 @@ export class Session {
 
   /** ms since the last answered renewal was sent. */
   get silence(): number {
-    return this.#clock.monotonic() - this.#sentMonotonic
+    return this.#fence.silence
   }
 
   async start(): Promise<void> {
@@ -208,7 +194,7 @@ export class Session {
 
   /** Settles an attempt; the host hears how it was answered. */
   settle(settlement: Settlement, session: string): void {
-    this.#waiting.push({ session, settlement })
+    this.#outbox.push(settlement, session)
     this.#schedule()
   }
 
@@ -225,7 +211,7 @@ export class Session {
 
   /** Resolves when every settlement has been answered. */
   async flush(): Promise<void> {
-    if (this.#isSettled && !this.#calling) return
+    if (this.#outbox.isEmpty && !this.#calling) return
     await new Promise<void>((resolve) => {
       this.#flushed.push(resolve)
       this.#schedule()
@@ -240,7 +226,7 @@ export class Session {
     }
     this.#state = 'ending'
     this.#poll?.cancel()
-    this.#fence?.cancel()
+    this.#fence.end()
     await this.#unsubscribeAll()
     const id = this.#id
     const step = (): Promise<'done' | 'more'> =>
@@ -286,27 +272,28 @@ export class Session {
   /** One call, if there is something to say. Never rejects. */
   async #turn(): Promise<void> {
     if (this.#calling || this.#state === 'ended' || this.#state === 'new') return
-    const request = this.#compose()
-    if (request === undefined) {
-      if (this.#isSettled) this.#resolveFlushed()
+    const call = this.#compose()
+    if (call === undefined) {
+      if (this.#outbox.isEmpty) this.#resolveFlushed()
       this.#arm()
       return
     }
+    const { request, flight } = call
     this.#calling = true
-    this.#sent = this.#waiting.splice(0, request.settlements.length)
-    const monotonic = this.#clock.monotonic()
-    const wall = this.#clock.now()
+    const sent = this.#fence.now()
     const wakes = this.#wakes
     this.#overtook = Infinity
     let reply: WorkReply | undefined
     try {
       reply = await this.#deadline(this.#storage.session.work(request), 'work')
-      await this.#read(request, reply, { monotonic, wall, woken: wakes !== this.#wakes })
+      this.#outbox.landed(flight)
+      await this.#read(request, reply, sent, wakes !== this.#wakes)
       this.#pause = 0
     } catch (error) {
-      if (reply === undefined) this.#unanswered.unshift(...request.reports)
-      this.#waiting.unshift(...this.#sent)
-      this.#sent = []
+      if (reply === undefined) {
+        this.#outbox.lost(flight)
+        this.#unanswered.unshift(...request.reports)
+      }
       this.#retryAfter(error)
       return
     } finally {
@@ -314,19 +301,9 @@ export class Session {
       this.#besideFailed = false
       this.#takeHanded()
     }
-    if (this.#isSettled) this.#resolveFlushed()
+    if (this.#outbox.isEmpty) this.#resolveFlushed()
     if (this.#hasWork()) this.#schedule()
     else this.#arm()
-  }
-
-  /** Whether every settlement was answered. */
-  get #isSettled(): boolean {
-    return this.#waiting.length + this.#sent.length + this.#beside.length === 0
-  }
-
-  /** Settlements that are not answered, of any session. */
-  get #unsettled(): readonly Waiting[] {
-    return [...this.#sent, ...this.#beside, ...this.#waiting]
   }
 
   /**
@@ -335,42 +312,36 @@ export class Session {
    * all claims, stays with the one call.
    */
   #relieve(): void {
-    if ((this.#storage.limits.flights ?? 1) < 2 || this.#relieving) return
-    if (this.#waiting.length < ENOUGH || this.#beside.length > 0 || this.#besideFailed) return
+    if ((this.#storage.limits.flights ?? 1) < 2 || this.#relieving || this.#besideFailed) return
+    if (this.#outbox.waiting < ENOUGH) return
     this.#relieving = true
     setImmediate(() => {
-      this.#relieving = false
       if (this.#calling && this.#state === 'open') void this.#settleBeside()
+      else this.#relieving = false
     })
   }
 
   /** Never rejects: what it could not send goes with the next call, which finds out what is wrong. */
   async #settleBeside(): Promise<void> {
-    const count = this.#waiting.findIndex(({ session }) => session !== this.#id)
-    const limit = Math.min(count < 0 ? Infinity : count, this.#storage.limits.work)
-    const settlements = this.#waiting.splice(0, limit)
-    if (settlements.length === 0) return
-    this.#beside = settlements
+    const flight = this.#outbox.take(this.#id, this.#storage.limits.work)
+    if (flight.settlements.length === 0) {
+      this.#relieving = false
+      return
+    }
     // What the attempts said last goes along with their ends.
     const reports = merge(this.#unanswered.splice(0), this.#host.reports())
-    const request = {
-      ...this.#plainRequest(
-        this.#id,
-        settlements.map(({ settlement }) => settlement),
-      ),
-      reports,
-    }
+    const request = { ...this.#plainRequest(flight), reports }
     try {
       const reply = await this.#deadline(this.#storage.session.work(request), 'work')
-      this.#beside = []
-      this.#tellSettled(request.settlements, reply)
+      this.#outbox.landed(flight)
+      this.#tellSettled(flight.settlements, reply)
       this.#host.reported(reports, new Set(reply.staleReports))
     } catch {
       this.#unanswered.unshift(...reports)
-      this.#waiting.unshift(...this.#beside)
-      this.#beside = []
+      this.#outbox.lost(flight)
       this.#besideFailed = true
     }
+    this.#relieving = false
     this.#schedule()
   }
 
@@ -378,19 +349,12 @@ export class Session {
     return withDeadline(call, this.#callTimeout, this.#clock, what)
   }
 
-  /** The next request, or nothing when there is nothing to say. */
-  #compose(): WorkRequest | undefined {
-    const first = this.#waiting[0]
-    const session = first?.session ?? this.#id
-    const settlements: Settlement[] = []
-    const limit = this.#storage.limits.work
-    for (let i = 0; i < this.#waiting.length && settlements.length < limit; i++) {
-      const waiting = this.#waiting[i] as Waiting
-      // Ends under an older session go alone: each call speaks for one session.
-      if (waiting.session !== session) break
-      settlements.push(waiting.settlement)
-    }
-    if (session !== this.#id) return this.#plainRequest(session, settlements)
+  /** The next request, with the ends that it takes along, or nothing when there is nothing to say. */
+  #compose(): { readonly request: WorkRequest; readonly flight: Flight } | undefined {
+    const session = this.#outbox.session ?? this.#id
+    const { work: limit } = this.#storage.limits
+    const flight = this.#outbox.take(session, limit)
+    if (session !== this.#id) return { request: this.#plainRequest(flight), flight }
 
     const forced = this.#forced
     this.#forced = false
@@ -398,9 +362,10 @@ export class Session {
     const demand = this.#demand()
     const renew = this.#state === 'open' && this.silence >= this.#beatEvery * 0.9
     const reports = merge(this.#unanswered.splice(0), this.#host.reports())
+    const { settlements } = flight
     if (!forced && settlements.length === 0 && demand.want === 0 && reports.length === 0 && !renew)
       return undefined
-    return {
+    const request = {
       session,
       ack: this.#ack,
       ackTaken: this.#ackTaken,
@@ -412,6 +377,7 @@ export class Session {
       moreUrgentThan: demand.moreUrgentThan,
       free: demand.free,
     }
+    return { request, flight }
   }
 
   /** A node whose last claim came back short need not claim again, and only tells how much it could start by now. */
@@ -421,16 +387,12 @@ export class Session {
     return this.#quiet ? { want: 0, free: demand.free } : demand
   }
 
-  #plainRequest(session: string, settlements: Settlement[]): WorkRequest {
+  #plainRequest({ session, settlements }: Flight): WorkRequest {
     return { session, ack: 0, ackTaken: 0, marks: [], reports: [], settlements, renew: false, want: 0 }
   }
 
-  async #read(
-    request: WorkRequest,
-    reply: WorkReply,
-    sent: { monotonic: number; wall: number; woken: boolean },
-  ): Promise<void> {
-    this.#sent = []
+  /** @param woken whether a message came while the call was out */
+  async #read(request: WorkRequest, reply: WorkReply, sent: SentAt, woken: boolean): Promise<void> {
     this.#tellSettled(request.settlements, reply)
     this.#host.reported(request.reports, new Set(reply.staleReports))
     if (request.session !== this.#id) return
@@ -438,11 +400,7 @@ export class Session {
       await this.#reopen()
       return
     }
-    if (request.renew) {
-      this.#sentMonotonic = sent.monotonic
-      this.#sentWall = sent.wall
-      this.#armFence()
-    }
+    if (request.renew) this.#fence.renewed(sent)
     // It knows less than it has told already: it has lost writes, by a failover for example.
     if (reply.token < request.ack || reply.takenSeq < this.#ackTaken) {
       this.#logger.warn({ session: this.#id }, 'the storage is in an older state; what it holds counts')
@@ -460,7 +418,7 @@ export class Session {
     const fresh = reply.claimed.filter((entry) => entry.token > known)
     // Any other reply may know of a claim whose own reply was lost, and does not bring its entries.
     if (request.want > 0 && reply.token > known) this.#ack = reply.token
-    if (this.#fenced) {
+    if (this.#fence.isUp) {
       await this.#resume(fresh)
       return
     }
@@ -470,7 +428,7 @@ export class Session {
       this.#dueAt = this.#answeredAt + (reply.nextDueIn ?? Infinity)
       const isEmpty = reply.paused || reply.head === undefined
       // Only a claim that came back short is remembered by the storage, which then tells what comes.
-      if (request.want > 0) this.#quiet = isEmpty && reply.claimed.length < request.want && !sent.woken
+      if (request.want > 0) this.#quiet = isEmpty && reply.claimed.length < request.want && !woken
       else if (!isEmpty) this.#quiet = false
       const head = Math.min(reply.head ?? Infinity, this.#overtook)
       this.#host.observed(head === Infinity ? undefined : head, reply.paused)
@@ -512,7 +470,7 @@ export class Session {
   /** Whether another call is due at once. */
   #hasWork(): boolean {
     if (this.#state === 'ended') return false
-    if (this.#forced || this.#poked || this.#waiting.length > 0) return true
+    if (this.#forced || this.#poked || this.#outbox.waiting > 0) return true
     return this.#state === 'open' && !this.#quiet && !this.fenced && this.#host.demand().want > 0
   }
 
@@ -538,8 +496,7 @@ export class Session {
 
   async #openNew(): Promise<void> {
     const id = randomBytes(9).toString('base64url')
-    const monotonic = this.#clock.monotonic()
-    const wall = this.#clock.now()
+    const sent = this.#fence.now()
     await this.#deadline(this.#storage.session.open(id, this.#options), 'open')
     if (this.#state === 'ending' || this.#state === 'ended') {
       // Nobody would use it, nor end it.
@@ -552,12 +509,9 @@ export class Session {
     this.#ackTaken = 0
     this.#mismatches = 0
     this.#quiet = false
-    this.#fenced = false
-    this.#sentMonotonic = monotonic
-    this.#sentWall = wall
-    this.#answeredAt = monotonic
+    this.#answeredAt = sent.monotonic
     this.#dueAt = Infinity
-    this.#armFence()
+    this.#fence.lower(sent)
     const listening = this.#listen()
     // The calls of a node that works already do not wait for its ears.
     if (this.#state === 'new') await listening
@@ -643,41 +597,25 @@ export class Session {
     this.#force()
   }
 
-  #raiseFence(): void {
-    if (this.#fenced) return
-    this.#fenced = true
-    this.#logger.warn(
-      { session: this.#id, silence: this.silence },
-      'no renewal was answered in time; attempts are aborted',
-    )
+  #fenceRaised(silence: number): void {
+    if (this.#state !== 'open') return
+    this.#logger.warn({ session: this.#id, silence }, 'no renewal was answered in time; attempts are aborted')
     this.#host.fenced()
     this.#force()
-  }
-
-  #armFence(): void {
-    this.#fence?.cancel()
-    const left = this.#options.ttl * FENCE - this.silence
-    this.#fence = this.#clock.after(left, () => {
-      if (!this.fenced) this.#armFence()
-    })
   }
 
   /** After doubt: adopts what the storage says this session holds and drops what it does not. */
   async #resume(fresh: readonly Claimed[]): Promise<void> {
     const holding = this.#host.holding(this.#id)
-    const monotonic = this.#clock.monotonic()
-    const wall = this.#clock.now()
+    const sent = this.#fence.now()
     const reply = await this.#deadline(this.#storage.session.resume(this.#id, holding), 'resume')
     if (reply.status === 'gone') {
       await this.#reopen()
       return
     }
-    this.#sentMonotonic = monotonic
-    this.#sentWall = wall
-    this.#fenced = false
-    this.#armFence()
+    this.#fence.lower(sent)
     const held = new Map(reply.entries.map((entry) => [entry.id, entry]))
-    const settling = new Set(this.#unsettled.map(({ settlement }) => settlement.id))
+    const settling = new Set(this.#outbox.tasks())
     const known = new Set(holding)
     const missing = holding.filter((id) => !held.has(id))
     if (missing.length > 0) {
@@ -699,7 +637,7 @@ export class Session {
   /** Two replies in a row that disagree about how much is held mean that something was lost on the way. */
   async #compareHeld(request: WorkRequest, reply: WorkReply): Promise<void> {
     if (!request.renew) return
-    const settling = this.#unsettled.filter(({ session }) => session === this.#id).length
+    const settling = this.#outbox.tasks(this.#id).length
     if (reply.held === this.#host.holding(this.#id).length + settling) {
       this.#mismatches = 0
       return

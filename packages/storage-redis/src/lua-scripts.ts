@@ -1836,7 +1836,7 @@ scores[i] = score
 end
 return scores
 end
-local function promotePlain()
+local function promotePlain(mayClaim)
 if q or C('EXISTS', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0 then return false end
 local ids = C('ZRANGEBYSCORE', Q .. 'due', '-inf', now, 'LIMIT', 0, 200)
 if #ids == 0 then return true end
@@ -1851,7 +1851,7 @@ guard()
 local head = C('ZRANGE', READY, 0, 0, 'WITHSCORES')
 local scores = placesBehind(ids, defs)
 C('ZREMRANGEBYRANK', Q .. 'due', 0, #ids - 1)
-if not head[2] and not paused and isAlike and #ids <= want and ARGV[8] == '' and size <= tonumber(ARGV[7])
+if mayClaim and not head[2] and not paused and isAlike and #ids <= want and ARGV[8] == '' and size <= tonumber(ARGV[7])
 and C('EXISTS', Q .. 'aside') == 0 and kindsServed() then
 hold(ids, defs, scores)
 return true, { claimed = { table.concat(ids, ' '), defs, NOTHING, '1' }, short = #ids < want }
@@ -2704,23 +2704,25 @@ if result.exhausted then long.call(id) end
 return nil
 end
 hasTimes = (hasMore or q) and C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0
-if C('ZRANGEBYSCORE', S .. 'sess', '-inf', now, 'LIMIT', 0, 1)[1] then
-general()
-long.look()
-end
-if (hasMore or q) and C('EXISTS', S .. 'lost') == 1 then
-general()
-long.drainLost(200, nil, Q)
-end
-if s.over ~= '' then return gone() end
+local isSilent = C('ZRANGEBYSCORE', S .. 'sess', '-inf', now, 'LIMIT', 0, 1)[1]
+local hasLost = (hasMore or q) and C('EXISTS', S .. 'lost') == 1
 local isDone, result = not hasTimes, nil
-if hasTimes then isDone, result = promotePlain() end
+if hasTimes then isDone, result = promotePlain(not isSilent and not hasLost) end
 if not isDone then
 guard()
 general()
 q.promoteDue(200)
 q.passDeadlines(200)
 end
+if isSilent then
+general()
+long.look()
+end
+if isSilent or hasLost then
+general()
+long.drainLost(200, nil, Q)
+end
+if s.over ~= '' then return gone() end
 if q then q.spread() end
 if paused then
 guard()

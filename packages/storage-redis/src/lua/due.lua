@@ -17,8 +17,9 @@ end
 
 -- Makes plain tasks ready that are due, at most 200, behind all others of their priority; or claims them at once when nothing
 -- else is ready and all are wanted.
+-- @param mayClaim whether nothing else comes before the claim
 -- @returns whether that was all there was to do, and what was claimed
-local function promotePlain()
+local function promotePlain(mayClaim)
   if q or C('EXISTS', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0 then return false end
   local ids = C('ZRANGEBYSCORE', Q .. 'due', '-inf', now, 'LIMIT', 0, 200)
   if #ids == 0 then return true end
@@ -33,7 +34,7 @@ local function promotePlain()
   local head = C('ZRANGE', READY, 0, 0, 'WITHSCORES')
   local scores = placesBehind(ids, defs)
   C('ZREMRANGEBYRANK', Q .. 'due', 0, #ids - 1)
-  if not head[2] and not paused and isAlike and #ids <= want and ARGV[8] == '' and size <= tonumber(ARGV[7])
+  if mayClaim and not head[2] and not paused and isAlike and #ids <= want and ARGV[8] == '' and size <= tonumber(ARGV[7])
     and C('EXISTS', Q .. 'aside') == 0 and kindsServed() then
     hold(ids, defs, scores)
     return true, { claimed = { table.concat(ids, ' '), defs, NOTHING, '1' }, short = #ids < want }

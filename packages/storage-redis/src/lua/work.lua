@@ -156,24 +156,26 @@ local function step()
     return nil
   end
   hasTimes = (hasMore or q) and C('EXISTS', Q .. 'due', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0
-  if C('ZRANGEBYSCORE', S .. 'sess', '-inf', now, 'LIMIT', 0, 1)[1] then
-    general()
-    long.look()
-  end
-  if (hasMore or q) and C('EXISTS', S .. 'lost') == 1 then
-    general()
-    long.drainLost(200, nil, Q)
-  end
-  -- The look may have condemned this very session.
-  if s.over ~= '' then return gone() end
+  local isSilent = C('ZRANGEBYSCORE', S .. 'sess', '-inf', now, 'LIMIT', 0, 1)[1]
+  local hasLost = (hasMore or q) and C('EXISTS', S .. 'lost') == 1
   local isDone, result = not hasTimes, nil
-  if hasTimes then isDone, result = promotePlain() end
+  -- What others have lost may come first, and the look may condemn this very session.
+  if hasTimes then isDone, result = promotePlain(not isSilent and not hasLost) end
   if not isDone then
     guard()
     general()
     q.promoteDue(200)
     q.passDeadlines(200)
   end
+  if isSilent then
+    general()
+    long.look()
+  end
+  if isSilent or hasLost then
+    general()
+    long.drainLost(200, nil, Q)
+  end
+  if s.over ~= '' then return gone() end
   if q then q.spread() end
   if paused then
     guard()
