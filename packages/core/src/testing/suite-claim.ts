@@ -312,4 +312,19 @@ export function claimRules(rule: Rule): void {
     await bench.advance(2 * SECOND)
     assert.deepEqual(idsOf(await (await bench.hand()).claimAll()).sort(), names)
   })
+
+  rule(
+    'C22',
+    'what is due becomes ready although the claim finds that its own session is over',
+    async (bench) => {
+      const node = await bench.node({ ttl: 10 * SECOND })
+      await bench.add({ id: 'a', delay: SECOND })
+      await bench.advance(6 * SECOND)
+      await bench.storage.upkeep.reclaim(10)
+      await bench.advance(5 * SECOND)
+      assert.equal((await node.work({ want: 1 })).status, 'gone')
+      const [record] = await bench.storage.queue.get(bench.ref, ['a'])
+      assert.equal(record?.state, 'pending')
+    },
+  )
 }
