@@ -773,6 +773,32 @@ describe('a notice', () => {
 })
 
 describe('tasks of a node that died', () => {
+  it('are found by one that reports all the time and has slots free', async () => {
+    const { clock, storage, memory, poolOf, producer } = world()
+    let tell: ((n: number) => void) | undefined
+    const ran: string[] = []
+    const pool = poolOf({
+      executor: async (data: string, ctx) => {
+        ran.push(data)
+        if (data === 'short') return
+        tell = (n) => ctx.progress(n)
+        await new Promise(() => {})
+      },
+    })
+    await pool.start()
+    await pool.submit('long')
+    await clock.advanceAsync(10)
+    storage.isDeaf = true
+    await producer.submit('short')
+    await claimElsewhere(memory, 1, false)
+    storage.isDeaf = false
+    for (let n = 0; n < 50; n++) {
+      tell?.(n)
+      await clock.advanceAsync(100)
+    }
+    expect(ran).toEqual(['long', 'short'])
+  })
+
   it('start only when their mark is written, at once, if they had not started there', async () => {
     const { clock, storage, memory, poolOf, producer } = world()
     const marksBefore: boolean[] = []
