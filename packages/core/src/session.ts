@@ -412,7 +412,7 @@ export class Session {
       renew,
       want: Math.min(demand.want, limit),
       moreUrgentThan: demand.moreUrgentThan,
-      free: demand.free,
+      free: demand.free ?? 0,
     }
   }
 

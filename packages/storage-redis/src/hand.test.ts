@@ -156,6 +156,11 @@ test.each<[string, () => Promise<unknown>, NewTask[]]>([
   ['who does not serve them', () => idle('session', 5, { kinds: ['mail'] }), [task('a')]],
   ['who has no free slot', () => idle('session', 0), [task('a')]],
   [
+    'who has none any more',
+    async () => (await idle('session', 5), storage.session.work({ ...call, free: 0 })),
+    [task('a')],
+  ],
+  [
     'anybody while the queue is paused',
     async () => (await idle('session', 5), storage.queue.pause(REF, true)),
     [task('a')],
@@ -171,6 +176,24 @@ test.each<[string, () => Promise<unknown>, NewTask[]]>([
   await prepare()
   await enqueue(...tasks)
   expect(await states(...tasks.map(({ id }) => id))).toEqual(tasks.map(() => 'pending'))
+})
+
+test('who serves a kind that is a number is told, and nobody else', async () => {
+  await idle('mail', 5, { kinds: ['mail'] })
+  await idle('number', 0, { kinds: ['5'] })
+  await enqueue(task('a', { kind: '5' }), task('b', { kind: '5' }))
+  for (const session of ['mail', 'number']) await storage.notices.publish(wakeChannel(session), 'last')
+  await vi.waitFor(() => expect(heard).toEqual({ mail: ['last'], number: ['', 'last'] }))
+})
+
+test('what was put aside for another goes first', async () => {
+  for (const session of ['one', 'two', 'three']) await idle(session, 5, { kinds: ['mail'] })
+  await idle('other', 5, { kinds: ['other'] })
+  // Too large to be handed, so one is told of it, and another that it was put aside. One is left.
+  await enqueue(task('old', { kind: 'mail', payload: 'x'.repeat(20_000) }))
+  await storage.session.work({ ...call, session: 'other', want: 5 })
+  await enqueue(task('new', { kind: 'mail' }))
+  expect(await states('old', 'new')).toEqual(['pending', 'pending'])
 })
 
 test('what waits already goes first', async () => {
