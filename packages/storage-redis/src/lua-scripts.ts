@@ -1825,7 +1825,7 @@ return { head = head, exhausted = isExhausted }
 end`,
   due: `local function placesBehind(ids, defs)
 local number = C('HINCRBY', META, 'seq', #ids) - #ids
-local isOrdered = true
+local isOrdered = 'B' < 'a'
 for i = 2, #ids do isOrdered = isOrdered and ids[i - 1] < ids[i] end
 local scores, shared = {}, {}
 for i = 1, #ids do
