@@ -99,6 +99,17 @@ test('a node that missed the message gets them with its next claim', async () =>
   expect(reply.token).toBe(handed.token)
 })
 
+test('a node whose claim could not be carried out gets its turn before more is handed to it', async () => {
+  const { token } = await idle('session', 2)
+  await enqueue(task('a'))
+  const again = await storage.session.work({ ...call, ack: token, want: 5, free: 2 })
+  expect(again.status).toBe('again')
+  await enqueue(task('b'))
+  const reply = await storage.session.work({ ...call, ack: again.token, want: 5, free: 1 })
+  expect(reply.status).toBe('ok')
+  expect(idsOf(reply)).toEqual(['b'])
+})
+
 test('one after the other is handed until no slot is free, and the rest waits for a claim', async () => {
   await idle('session', 3)
   await enqueue(task('a'))
