@@ -634,6 +634,11 @@ describe('a task that is handed over by a message', () => {
     const { clock, storage, memory, poolOf, producer } = world()
     const messages = new Map<string, Handed>()
     storage.notices.handedIn = (message) => messages.get(message)
+    // It goes on listening to what it has listened to once.
+    storage.intercept('notices.subscribe', async (forward) => {
+      await forward()
+      return () => Promise.resolve()
+    })
     const ran: unknown[] = []
     const pool = poolOf({ executor: (data: unknown) => void ran.push(data) })
     await pool.start()
@@ -654,7 +659,7 @@ describe('a task that is handed over by a message', () => {
       messages.set(`handed ${token}`, handed)
       return [handed, () => memory.notices.publish(wakeChannel(session), `handed ${token}`)]
     }
-    return { clock, storage, ran, ack, hand }
+    return { clock, storage, memory, session, ran, ack, hand }
   }
 
   it('starts without a call, and its end is accepted', async () => {
@@ -721,6 +726,18 @@ describe('a task that is handed over by a message', () => {
     expect(ran).toEqual(['a'])
   })
 
+  it('does not start when it was handed to a session that is over', async () => {
+    const { clock, storage, memory, session, ran, ack, hand } = await waiting()
+    const [, say] = await hand('a', ack)
+    await memory.session.end(session, 10)
+    await claimElsewhere(memory, 1, false)
+    await clock.advanceAsync(1250)
+    expect(workCalls(storage).at(-1)).not.toMatchObject({ session })
+    await say()
+    await clock.settle()
+    expect(ran).toEqual([])
+  })
+
   it('does not start on a node that cannot prove that it holds it', async () => {
     const { clock, storage, ran, ack, hand } = await waiting()
     const [, say] = await hand('a', ack)
@@ -773,6 +790,32 @@ describe('a notice', () => {
 })
 
 describe('tasks of a node that died', () => {
+  it('are found by one that reports all the time and has slots free', async () => {
+    const { clock, storage, memory, poolOf, producer } = world()
+    let tell: ((n: number) => void) | undefined
+    const ran: string[] = []
+    const pool = poolOf({
+      executor: async (data: string, ctx) => {
+        ran.push(data)
+        if (data === 'short') return
+        tell = (n) => ctx.progress(n)
+        await new Promise(() => {})
+      },
+    })
+    await pool.start()
+    await pool.submit('long')
+    await clock.advanceAsync(10)
+    storage.isDeaf = true
+    await producer.submit('short')
+    await claimElsewhere(memory, 1, false)
+    storage.isDeaf = false
+    for (let n = 0; n < 50; n++) {
+      tell?.(n)
+      await clock.advanceAsync(100)
+    }
+    expect(ran).toEqual(['long', 'short'])
+  })
+
   it('start only when their mark is written, at once, if they had not started there', async () => {
     const { clock, storage, memory, poolOf, producer } = world()
     const marksBefore: boolean[] = []

@@ -359,8 +359,10 @@ export class Session {
     const forced = this.#forced
     this.#forced = false
     this.#poked = false
-    const demand = this.#demand()
     const renew = this.#state === 'open' && this.silence >= this.#beatEvery * 0.9
+    // A node that has something to say all the time never sleeps until its poll, and looks as often all the same.
+    if (renew || this.#clock.monotonic() >= this.#dueAt) this.#quiet = false
+    const demand = this.#demand()
     const reports = merge(this.#unanswered.splice(0), this.#host.reports())
     const { settlements } = flight
     if (!forced && settlements.length === 0 && demand.want === 0 && reports.length === 0 && !renew)
@@ -375,7 +377,7 @@ export class Session {
       renew,
       want: Math.min(demand.want, limit),
       moreUrgentThan: demand.moreUrgentThan,
-      free: demand.free,
+      free: demand.free ?? 0,
     }
     return { request, flight }
   }
@@ -523,7 +525,7 @@ export class Session {
     this.#listening = true
     const id = this.#id
     const { notices } = this.#storage
-    const wake = (message: string): void => this.#woken(notices.handedIn?.(message))
+    const wake = (message: string): void => this.#woken(id, notices.handedIn?.(message))
     const heard = (message: string): void => this.#heard(message)
     try {
       await this.#unsubscribeAll()
@@ -542,9 +544,10 @@ export class Session {
     else if (id !== this.#id) await this.#listen()
   }
 
-  #woken(handed: Handed | undefined): void {
+  #woken(session: string, handed: Handed | undefined): void {
     if (handed !== undefined) {
-      this.#handed.push(handed)
+      // What an older session was handed was lost with it.
+      if (session === this.#id) this.#handed.push(handed)
       if (!this.#calling) this.#takeHanded()
       return
     }

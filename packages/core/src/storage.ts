@@ -421,7 +421,7 @@ export interface WorkRequest {
   /**
    * How many tasks the node would start at once. While its last claim is one that came back short, a driver may hand the
    * session up to so many of those that come later, see {@link NoticesFace.handedIn}; a call that wants nothing tells how
-   * many they are by now. Default: 0.
+   * many they are by now. Default: 0 with a claim, as many as before with a call that wants nothing.
    */
   readonly free?: number | undefined
 }

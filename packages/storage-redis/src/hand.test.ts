@@ -99,6 +99,17 @@ test('a node that missed the message gets them with its next claim', async () =>
   expect(reply.token).toBe(handed.token)
 })
 
+test('a node whose claim could not be carried out gets its turn before more is handed to it', async () => {
+  const { token } = await idle('session', 2)
+  await enqueue(task('a'))
+  const again = await storage.session.work({ ...call, ack: token, want: 5, free: 2 })
+  expect(again.status).toBe('again')
+  await enqueue(task('b'))
+  const reply = await storage.session.work({ ...call, ack: again.token, want: 5, free: 1 })
+  expect(reply.status).toBe('ok')
+  expect(idsOf(reply)).toEqual(['b'])
+})
+
 test('one after the other is handed until no slot is free, and the rest waits for a claim', async () => {
   await idle('session', 3)
   await enqueue(task('a'))
@@ -156,6 +167,11 @@ test.each<[string, () => Promise<unknown>, NewTask[]]>([
   ['who does not serve them', () => idle('session', 5, { kinds: ['mail'] }), [task('a')]],
   ['who has no free slot', () => idle('session', 0), [task('a')]],
   [
+    'who has none any more',
+    async () => (await idle('session', 5), storage.session.work({ ...call, free: 0 })),
+    [task('a')],
+  ],
+  [
     'anybody while the queue is paused',
     async () => (await idle('session', 5), storage.queue.pause(REF, true)),
     [task('a')],
@@ -171,6 +187,24 @@ test.each<[string, () => Promise<unknown>, NewTask[]]>([
   await prepare()
   await enqueue(...tasks)
   expect(await states(...tasks.map(({ id }) => id))).toEqual(tasks.map(() => 'pending'))
+})
+
+test('who serves a kind that is a number is told, and nobody else', async () => {
+  await idle('mail', 5, { kinds: ['mail'] })
+  await idle('number', 0, { kinds: ['5'] })
+  await enqueue(task('a', { kind: '5' }), task('b', { kind: '5' }))
+  for (const session of ['mail', 'number']) await storage.notices.publish(wakeChannel(session), 'last')
+  await vi.waitFor(() => expect(heard).toEqual({ mail: ['last'], number: ['', 'last'] }))
+})
+
+test('what was put aside for another goes first', async () => {
+  for (const session of ['one', 'two', 'three']) await idle(session, 5, { kinds: ['mail'] })
+  await idle('other', 5, { kinds: ['other'] })
+  // Too large to be handed, so one is told of it, and another that it was put aside. One is left.
+  await enqueue(task('old', { kind: 'mail', payload: 'x'.repeat(20_000) }))
+  await storage.session.work({ ...call, session: 'other', want: 5 })
+  await enqueue(task('new', { kind: 'mail' }))
+  expect(await states('old', 'new')).toEqual(['pending', 'pending'])
 })
 
 test('what waits already goes first', async () => {

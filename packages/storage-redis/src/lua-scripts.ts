@@ -1538,8 +1538,8 @@ end
 local some, able = C('HRANDFIELD', Q .. 'idle', 16, 'WITHVALUES'), {}
 local isAlone = C('SCARD', Q .. 'leases') == 1
 for i = 1, #some, 2 do
-local served, free, at = string.match(some[i + 1], '^(.* )(%d+) (%d+)$')
-free = tonumber(free)
+local free, at, served = string.match(some[i + 1], '^(%d+),(%d+)( .*)$')
+free = tonumber(free or 0)
 local isAble = free > 0 and now - at <= FRESH
 for _, kind in ipairs(kinds) do isAble = isAble and string.find(served, ' ' .. kind .. ' ', 1, true) end
 local own = S .. 'own:' .. some[i]
@@ -1565,7 +1565,7 @@ texts[#texts + 1] = string.sub(d, 7)
 end
 if publish('wake:' .. one.id, table.concat(head, ' ') .. '\\n' .. table.concat(texts)) > 0 then
 C('HSET', own, unpack(entries))
-C('HSET', Q .. 'idle', one.id, one.served .. int(one.free - n) .. ' ' .. one.at)
+C('HSET', Q .. 'idle', one.id, int(one.free - n) .. ',' .. one.at .. one.served)
 done = done + n
 end
 end
@@ -1825,7 +1825,7 @@ return { head = head, exhausted = isExhausted }
 end`,
   due: `local function placesBehind(ids, defs)
 local number = C('HINCRBY', META, 'seq', #ids) - #ids
-local isOrdered = true
+local isOrdered = 'B' < 'a'
 for i = 2, #ids do isOrdered = isOrdered and ids[i - 1] < ids[i] end
 local scores, shared = {}, {}
 for i = 1, #ids do
@@ -1990,7 +1990,7 @@ return { -1, out }
 end
 dirty = true
 local handed = 0
-if isIdle and not head[2] and best == worst then`,
+if isIdle and not head[2] and best == worst and C('EXISTS', Q .. 'aside') == 0 then`,
     PARTS.hand,
     `handed = hand(defs, scores, k, kinds)
 end
@@ -2682,17 +2682,22 @@ end
 local want = tonumber(ARGV[6])
 local status, claimed, head = 0, nil, nil
 local hasTimes
+local function setIdle(free)
+guard()
+C('HSET', Q .. 'idle', id, free .. ',' .. int(now) .. s.k)
+end
 local function step()
 if want > 0 and s.token ~= ARGV[3] then
 status = 1
 claimed = general().entriesAfter(s, tonumber(ARGV[3]))
 want = 0
+guard()
+C('HDEL', Q .. 'idle', id)
 end
 if want == 0 then
-if ARGV[13] ~= '0' and C('HEXISTS', Q .. 'idle', id) == 1 then
-guard()
-C('HSET', Q .. 'idle', id, s.k .. ARGV[13] .. ' ' .. int(now))
-return nil
+if ARGV[13] ~= '' and C('HEXISTS', Q .. 'idle', id) == 1 then
+setIdle(ARGV[13])
+if ARGV[13] ~= '0' then return nil end
 end
 if paused then return nil end
 end`,
@@ -2725,17 +2730,15 @@ end
 if s.over ~= '' then return gone() end
 if q then q.spread() end
 if paused then
-guard()
-C('HSET', Q .. 'idle', id, s.k .. '0 ' .. int(now))
+setIdle('0')
 return nil
 end
 result = result or claim(want)
 claimed, head = result.claimed, result.head
-guard()
 if result.short then
-local free = math.max(0, ARGV[13] - (claimed and #claimed[2] or 0))
-C('HSET', Q .. 'idle', id, s.k .. int(free) .. ' ' .. int(now))
+setIdle(int(math.max(0, (tonumber(ARGV[13]) or 0) - (claimed and #claimed[2] or 0))))
 else
+guard()
 C('HDEL', Q .. 'idle', id)
 end
 if result.exhausted then long.call(id) end

@@ -114,7 +114,7 @@ export class RedisSession implements SessionFace {
 }
 
 function argumentsOf(request: WorkRequest, maxLogs: number): Argument[] {
-  const { marks, reports, settlements, wantBytes = CLAIM_BYTES, moreUrgentThan, free = 0 } = request
+  const { marks, reports, settlements, wantBytes = CLAIM_BYTES, moreUrgentThan, free } = request
   const args: Argument[] = [
     request.session,
     request.ack,
@@ -127,7 +127,7 @@ function argumentsOf(request: WorkRequest, maxLogs: number): Argument[] {
     marks.length,
     reports.length,
     settlements.length,
-    free,
+    free ?? '',
   ]
   for (const { id, token } of marks) args.push(id, token)
   for (const report of reports) args.push(report.id, report.token, reportOf(report))

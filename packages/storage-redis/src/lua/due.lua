@@ -3,7 +3,8 @@
 -- Places behind all others for tasks in this order. Those whose ids put them in this order share one in their priority.
 local function placesBehind(ids, defs)
   local number = C('HINCRBY', META, 'seq', #ids) - #ids
-  local isOrdered = true
+  -- Redis orders ids by their bytes, and Lua by the locale of the server, which may put 'a' before 'B'.
+  local isOrdered = 'B' < 'a'
   for i = 2, #ids do isOrdered = isOrdered and ids[i - 1] < ids[i] end
   local scores, shared = {}, {}
   for i = 1, #ids do

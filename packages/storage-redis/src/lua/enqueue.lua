@@ -108,7 +108,7 @@ local function enqueuePlain()
   dirty = true
   -- Nothing waits before them, so those who wait for work may have them at once.
   local handed = 0
-  if isIdle and not head[2] and best == worst then
+  if isIdle and not head[2] and best == worst and C('EXISTS', Q .. 'aside') == 0 then
     --! hand
     handed = hand(defs, scores, k, kinds)
   end

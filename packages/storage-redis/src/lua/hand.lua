@@ -21,8 +21,8 @@ local function hand(defs, scores, count, kinds)
   local some, able = C('HRANDFIELD', Q .. 'idle', 16, 'WITHVALUES'), {}
   local isAlone = C('SCARD', Q .. 'leases') == 1
   for i = 1, #some, 2 do
-    local served, free, at = string.match(some[i + 1], '^(.* )(%d+) (%d+)$')
-    free = tonumber(free)
+    local free, at, served = string.match(some[i + 1], '^(%d+),(%d+)( .*)$')
+    free = tonumber(free or 0)
     local isAble = free > 0 and now - at <= FRESH
     for _, kind in ipairs(kinds) do isAble = isAble and string.find(served, ' ' .. kind .. ' ', 1, true) end
     local own = S .. 'own:' .. some[i]
@@ -50,7 +50,7 @@ local function hand(defs, scores, count, kinds)
     -- Who does not listen here would not hear of it.
     if publish('wake:' .. one.id, table.concat(head, ' ') .. '\n' .. table.concat(texts)) > 0 then
       C('HSET', own, unpack(entries))
-      C('HSET', Q .. 'idle', one.id, one.served .. int(one.free - n) .. ' ' .. one.at)
+      C('HSET', Q .. 'idle', one.id, int(one.free - n) .. ',' .. one.at .. one.served)
       done = done + n
     end
   end

@@ -1,5 +1,5 @@
--- Who is told that there is work. `idle` of a queue holds the sessions whose last claim came back short: their kinds, how
--- many tasks may be handed to them, and when they claimed.
+-- Who is told that there is work. `idle` of a queue holds the sessions whose last claim came back short: how many tasks may be
+-- handed to them, a comma, when they claimed, and their kinds, each between spaces.
 
 -- Sessions that one step wakes for a kind.
 local WAKE_LIMIT = 16

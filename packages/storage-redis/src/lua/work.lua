@@ -3,7 +3,7 @@
 --
 -- KEYS  1 shard
 -- ARGV  2 session, 3 ack, 4 ackTaken, 5 '1' for a renewal, 6 want, 7 bytes wanted, 8 priority that is too little urgent or '',
---       9 newest log lines kept, 10 number of marks, 11 of reports, 12 of settlements, 13 tasks that would start at once,
+--       9 newest log lines kept, 10 number of marks, 11 of reports, 12 of settlements, 13 tasks that would start at once or '',
 --       then for each mark: id, token; report: id, token, packed; settlement: id, details: '#' and its token unless that is
 --       the one before, a letter, ' ' for a success, 'f' 'r' 'c' 'k' 'x' 'p' for the others, and what belongs to that
 -- reply status 0 ok, 1 again, 2 gone; token; now; what is claimed, see `describe`; indices of stale settlements and of stale
@@ -132,19 +132,27 @@ local status, claimed, head = 0, nil, nil
 -- Whether something is due some time, or was left; nil when nobody has looked, or it may have changed since.
 local hasTimes
 
+-- Puts it among the idle. @param free how many tasks may be handed to it until it asks again, see hand.lua
+local function setIdle(free)
+  guard()
+  C('HSET', Q .. 'idle', id, free .. ',' .. int(now) .. s.k)
+end
+
 -- @returns the reply when the session is over
 local function step()
   if want > 0 and s.token ~= ARGV[3] then
     status = 1
     claimed = general().entriesAfter(s, tonumber(ARGV[3]))
     want = 0
+    -- It claims again, and finds only another `again` if it is handed something meanwhile.
+    guard()
+    C('HDEL', Q .. 'idle', id)
   end
   if want == 0 then
     -- Whoever is among the idle tells how many tasks it could start by now, and is told of others.
-    if ARGV[13] ~= '0' and C('HEXISTS', Q .. 'idle', id) == 1 then
-      guard()
-      C('HSET', Q .. 'idle', id, s.k .. ARGV[13] .. ' ' .. int(now))
-      return nil
+    if ARGV[13] ~= '' and C('HEXISTS', Q .. 'idle', id) == 1 then
+      setIdle(ARGV[13])
+      if ARGV[13] ~= '0' then return nil end
     end
     if paused then return nil end
   end
@@ -178,18 +186,15 @@ local function step()
   if s.over ~= '' then return gone() end
   if q then q.spread() end
   if paused then
-    guard()
-    C('HSET', Q .. 'idle', id, s.k .. '0 ' .. int(now))
+    setIdle('0')
     return nil
   end
   result = result or claim(want)
   claimed, head = result.claimed, result.head
-  guard()
   if result.short then
-    -- What may be handed to it until it asks again, see hand.lua.
-    local free = math.max(0, ARGV[13] - (claimed and #claimed[2] or 0))
-    C('HSET', Q .. 'idle', id, s.k .. int(free) .. ' ' .. int(now))
+    setIdle(int(math.max(0, (tonumber(ARGV[13]) or 0) - (claimed and #claimed[2] or 0))))
   else
+    guard()
     C('HDEL', Q .. 'idle', id)
   end
   if result.exhausted then long.call(id) end
