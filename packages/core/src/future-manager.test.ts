@@ -73,6 +73,23 @@ describe('open waits', () => {
   })
 })
 
+it('what ended before the subscription was there is asked for at once', async () => {
+  const { clock, storage, futures } = setUp()
+  let subscribed = (): void => {}
+  storage.notices.subscribe = () =>
+    new Promise((resolve) => {
+      subscribed = () => resolve(async () => {})
+    })
+  await storage.queue.enqueue(ref, [held('early')])
+  const wait = futures.wait('early')
+  await clock.settle()
+  await storage.queue.complete(ref, 'early', '7', 'json')
+  subscribed()
+  await clock.settle()
+  expect(await Promise.race([wait, 'nothing yet'])).toBe(7)
+  await futures.close()
+})
+
 describe('a message that brings ends along', () => {
   it('ends the waits for generated ids without a question, and has chosen ones asked for', async () => {
     const { clock, storage, futures } = setUp()

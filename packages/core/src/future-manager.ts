@@ -209,6 +209,10 @@ export class FutureManager {
       this.#unsubscribe = await notices.subscribe(finalChannel(this.watcher), (message) =>
         this.#heard(message),
       )
+      // What ended before there was anybody to hear of it.
+      for (const future of this.#futures.values()) {
+        if (future.known === 'seen') void this.#look(future.id, future)
+      }
     } catch {
       // Polling finds what messages would have said; the next wait tries again.
       this.#subscribing = undefined
