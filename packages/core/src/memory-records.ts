@@ -1,9 +1,21 @@
 /** Records and locks of the memory storage. */
 import { PriorityQueue } from './priority-queue.js'
 import { keepBytes } from './memory-task.js'
-import type { Encoded, LocksFace, PutOptions, RecordQuery, RecordsFace, StoredRecord } from './storage.js'
+import type {
+  DueQuery,
+  DueReply,
+  Encoded,
+  LocksFace,
+  PutOptions,
+  RecordPut,
+  RecordQuery,
+  RecordsFace,
+  StoredRecord,
+} from './storage.js'
 
 const MAX_PAGE = 500
+/** Records of other prefixes among which the next of a prefix is looked for. */
+const MAX_LOOK = 100
 /** Records whose end has passed that one write removes. */
 const PRUNE_LIMIT = 20
 const SLACK = 512
@@ -40,6 +52,27 @@ class Tenant {
     }
   }
 
+  /** ms until the next record of the prefix is due; of those before it only so many are looked at. */
+  nextDueIn(prefix: string, now: number): number | undefined {
+    const others: StoredRecord[] = []
+    let dueAt: number | undefined
+    while (others.length < MAX_LOOK) {
+      const record = this.byDue.peek()
+      if (record === undefined) {
+        dueAt = undefined
+        break
+      }
+      if (this.get(record.key, now) === record) {
+        dueAt = record.dueAt
+        if (record.key.startsWith(prefix)) break
+        others.push(record)
+      }
+      this.byDue.pop()
+    }
+    for (const record of others) this.byDue.push(record.dueAt as number, record)
+    return dueAt === undefined ? undefined : Math.max(0, dueAt - now)
+  }
+
   /** All keys in order. */
   keys(): readonly string[] {
     return (this.#sorted ??= [...this.byKey.keys()].sort())
@@ -69,7 +102,15 @@ export class MemoryRecords implements RecordsFace {
     value: Encoded,
     options: PutOptions = {},
   ): Promise<number | 'conflict'> {
+    return this.#put(tenant, key, value, options, this.#now())
+  }
+
+  async putAll(tenant: string, puts: readonly RecordPut[]): Promise<(number | 'conflict')[]> {
     const now = this.#now()
+    return puts.map(({ key, value, options = {} }) => this.#put(tenant, key, value, options, now))
+  }
+
+  #put(tenant: string, key: string, value: Encoded, options: PutOptions, now: number): number | 'conflict' {
     const records = this.#tenant(tenant)
     const version = records.get(key, now)?.version ?? 0
     if (options.ifVersion !== undefined && options.ifVersion !== version) return 'conflict'
@@ -113,10 +154,7 @@ export class MemoryRecords implements RecordsFace {
     return { records: found }
   }
 
-  async claimDue(
-    tenant: string,
-    query: { prefix?: string; limit: number; leaseMs: number },
-  ): Promise<StoredRecord[]> {
+  async claimDue(tenant: string, query: DueQuery): Promise<DueReply> {
     const now = this.#now()
     const records = this.#tenant(tenant)
     const { prefix = '', limit, leaseMs } = query
@@ -128,9 +166,10 @@ export class MemoryRecords implements RecordsFace {
       if (!record.key.startsWith(prefix)) others.push(record)
       else claimed.push({ ...record, version: record.version + 1, dueAt: now + leaseMs })
     }
-    for (const record of others) records.byDue.push(record.dueAt as number, record)
     for (const record of claimed) records.set(record)
-    return claimed
+    const nextDueIn = records.nextDueIn(prefix, now)
+    for (const record of others) records.byDue.push(record.dueAt as number, record)
+    return { records: claimed, now, nextDueIn }
   }
 
   /** Puts a record from within another step. */

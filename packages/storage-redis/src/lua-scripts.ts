@@ -2067,15 +2067,23 @@ local record = recordRead(k, key)
 return record and { key, cmsgpack.pack(record) } or {}
 end
 function actions.put()
-local record, old = recordRead(k, key)
+local versions = {}
+for i = 4, #ARGV, 3 do
+local one = ARGV[i]
+local record, old = recordRead(k, one)
 local version = record and record.n or 0
-if ARGV[5] ~= '' and tonumber(ARGV[5]) ~= version then return 0 end
-local m = cmsgpack.unpack(ARGV[6])
-recordWrite(k, key, old, {
+if ARGV[i + 1] ~= '' and tonumber(ARGV[i + 1]) ~= version then
+versions[#versions + 1] = 0
+else
+local m = cmsgpack.unpack(ARGV[i + 2])
+recordWrite(k, one, old, {
 v = m.v, n = version + 1, l = m.l, d = m.d or (m.i and now + m.i) or nil, e = m.e and now + m.e or nil,
 })
+versions[#versions + 1] = version + 1
+end
+end
 recordPrune(k, 20)
-return version + 1
+return versions
 end
 function actions.delete()
 local record = recordRead(k, key)
@@ -2117,15 +2125,27 @@ return out
 end
 end
 end
+local function nextDueIn()
+local page = C('ZRANGEBYSCORE', k.due, '(' .. int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 100)
+for i = 1, #page, 2 do
+if string.sub(page[i], 1, #key) == key and recordRead(k, page[i]) then return tostring(page[i + 1] - now) end
+end
+return #page == 200 and tostring(page[200] - now) or ''
+end
 function actions.due()
-local limit, out, from = tonumber(ARGV[5]), {}, 0
-while #out < 2 * limit do
+local limit, from, more = tonumber(ARGV[5]), 0, false
+local out = { int(now), '' }
+while not more do
 local page = C('ZRANGEBYSCORE', k.due, '-inf', now, 'LIMIT', from, 100)
 if #page == 0 then break end
 local taken = 0
 for _, one in ipairs(page) do
 local record = string.sub(one, 1, #key) == key and recordRead(k, one)
-if record and #out < 2 * limit then
+if record then
+if #out - 2 == 2 * limit then
+more = true
+break
+end
 record.n = record.n + 1
 record.d = now + tonumber(ARGV[6])
 guard()
@@ -2138,6 +2158,7 @@ end
 end
 from = from + #page - taken
 end
+out[2] = more and '0' or nextDueIn()
 return out
 end
 return actions[ARGV[3]]()`,

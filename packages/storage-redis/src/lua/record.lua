@@ -4,13 +4,13 @@
 -- KEYS  1 shard
 -- ARGV  2 tenant, 3 operation, then
 --       get     4 key
---       put     4 key, 5 version or '', 6 packed: v value, d due at, i due in, e ends in, l labels
+--       put     4 key, 5 version or '', 6 packed: v value, d due at, i due in, e ends in, l labels; more triples may follow
 --       delete  4 key, 5 version or ''
 --       list    4 prefix, 5 label or '' with a space before it, 6 limit, 7 cursor or '' with a space before it
 --       due     4 prefix, 5 limit, 6 ms of the lease
--- reply get: key and packed record, or nothing; put: the version, or 0; delete: 1 or 0; list: keys and packed records in turn,
---       then the cursor or ''; due: keys and packed records in turn
--- cost  O(log N) for each record; put and list remove at most 20 whose time is over
+-- reply get: key and packed record, or nothing; put: for each the version, or 0; delete: 1 or 0; list: keys and packed records
+--       in turn, then the cursor or ''; due: the time, ms until the next one is due or '', keys and packed records in turn
+-- cost  O(log N) for each record; put and list remove at most 20 whose time is over; due looks at 100 to come at most
 local k = recordKeys(ARGV[2])
 local key = ARGV[4]
 local actions = {}
@@ -21,15 +21,23 @@ function actions.get()
 end
 
 function actions.put()
-  local record, old = recordRead(k, key)
-  local version = record and record.n or 0
-  if ARGV[5] ~= '' and tonumber(ARGV[5]) ~= version then return 0 end
-  local m = cmsgpack.unpack(ARGV[6])
-  recordWrite(k, key, old, {
-    v = m.v, n = version + 1, l = m.l, d = m.d or (m.i and now + m.i) or nil, e = m.e and now + m.e or nil,
-  })
+  local versions = {}
+  for i = 4, #ARGV, 3 do
+    local one = ARGV[i]
+    local record, old = recordRead(k, one)
+    local version = record and record.n or 0
+    if ARGV[i + 1] ~= '' and tonumber(ARGV[i + 1]) ~= version then
+      versions[#versions + 1] = 0
+    else
+      local m = cmsgpack.unpack(ARGV[i + 2])
+      recordWrite(k, one, old, {
+        v = m.v, n = version + 1, l = m.l, d = m.d or (m.i and now + m.i) or nil, e = m.e and now + m.e or nil,
+      })
+      versions[#versions + 1] = version + 1
+    end
+  end
   recordPrune(k, 20)
-  return version + 1
+  return versions
 end
 
 function actions.delete()
@@ -74,15 +82,29 @@ function actions.list()
   end
 end
 
+-- ms until the next record of the prefix is due, of those that are not due yet; '' when none is
+local function nextDueIn()
+  local page = C('ZRANGEBYSCORE', k.due, '(' .. int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 100)
+  for i = 1, #page, 2 do
+    if string.sub(page[i], 1, #key) == key and recordRead(k, page[i]) then return tostring(page[i + 1] - now) end
+  end
+  return #page == 200 and tostring(page[200] - now) or ''
+end
+
 function actions.due()
-  local limit, out, from = tonumber(ARGV[5]), {}, 0
-  while #out < 2 * limit do
+  local limit, from, more = tonumber(ARGV[5]), 0, false
+  local out = { int(now), '' }
+  while not more do
     local page = C('ZRANGEBYSCORE', k.due, '-inf', now, 'LIMIT', from, 100)
     if #page == 0 then break end
     local taken = 0
     for _, one in ipairs(page) do
       local record = string.sub(one, 1, #key) == key and recordRead(k, one)
-      if record and #out < 2 * limit then
+      if record then
+        if #out - 2 == 2 * limit then
+          more = true
+          break
+        end
         record.n = record.n + 1
         record.d = now + tonumber(ARGV[6])
         guard()
@@ -95,6 +117,7 @@ function actions.due()
     end
     from = from + #page - taken
   end
+  out[2] = more and '0' or nextDueIn()
   return out
 end
 
