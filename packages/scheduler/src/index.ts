@@ -1,1 +1,13 @@
-export {}
+export { TaskScheduler } from './task-scheduler.js'
+export type {
+  PreviewOf,
+  ScheduleChanges,
+  ScheduleId,
+  ScheduleInfo,
+  ScheduleList,
+  ScheduleListOptions,
+  SlotInfo,
+  TaskSubmitOptions,
+} from './task-scheduler.js'
+export type { CronOptions, ScheduleOptions } from './schedule-options.js'
+export type { Missed, Overlap, SkipReason } from './schedule.js'
