@@ -37,6 +37,8 @@ export type ErrorCode =
   | 'STORAGE_UNAVAILABLE'
   | 'STORAGE_FORMAT'
   | 'NOT_REPLICATED'
+  | 'CRON_INVALID'
+  | 'ZONE_INVALID'
 
 export interface NeoTaskErrorOptions {
   /** What caused it; kept as the standard `error.cause`. */
