@@ -29,8 +29,9 @@ export function wallClock(zone: string, instant: number): number {
     formats.set(zone, format)
   }
   // 3/29/2026, 03:00:00
-  const [month, day, year, hour, minute, second] = (format.format(instant).match(/\d+/g) ?? []).map(Number)
-  return Date.UTC(year!, month! - 1, day, hour, minute, second)
+  const shown = (format.format(instant).match(/\d+/g) ?? []).map(Number)
+  const [month = NaN, day, year = NaN, hour, minute, second] = shown
+  return Date.UTC(year, month - 1, day, hour, minute, second)
 }
 
 /** The first runs after an instant, each in ms. */
@@ -124,8 +125,8 @@ function isWeekday(member: string, date: Date): boolean {
   const day = date.getUTCDate()
   const weekday = date.getUTCDay()
   if (text.includes('#')) {
-    const [which, nth] = text.split('#').map(Number)
-    return which! % 7 === weekday && Math.ceil(day / 7) === nth
+    const [which = NaN, nth] = text.split('#').map(Number)
+    return which % 7 === weekday && Math.ceil(day / 7) === nth
   }
   if (/^\dL$/.test(text)) return parseInt(text, 10) % 7 === weekday && day + 7 > lastDay(date)
   return (
@@ -146,9 +147,9 @@ function lastDay(date: Date): number {
 /** Whether a list of numbers, ranges and steps names a number. */
 function names(field: string, number: number, max: number, min = 0): boolean {
   return field.split(',').some((member) => {
-    const [body, step = '1'] = member.split('/')
-    const [from, to] = body === '*' || body === '?' ? [min, max] : body!.split('-').map(Number)
-    return number >= from! && number <= (to ?? from!) && (number - from!) % Number(step) === 0
+    const [body = '', step = '1'] = member.split('/')
+    const [from = NaN, to = from] = body === '*' || body === '?' ? [min, max] : body.split('-').map(Number)
+    return number >= from && number <= to && (number - from) % Number(step) === 0
   })
 }
 

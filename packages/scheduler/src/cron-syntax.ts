@@ -97,24 +97,10 @@ export function parseExpression(value: unknown): CronFields {
   if (parts.length === 5) parts.unshift('0')
   const parse = (index: number): CronField =>
     parseField(expression, SHAPES[index] as Shape, parts[index] ?? '')
-  const [second, minute, hour, day, month, weekday] = [
-    parse(0),
-    parse(1),
-    parse(2),
-    parse(3),
-    parse(4),
-    parse(5),
-  ] as const
-  return {
-    expression,
-    second,
-    minute,
-    hour,
-    day,
-    month,
-    weekday,
-    days: day.star || weekday.star ? 'both' : 'either',
-  }
+  const [second, minute, hour] = [parse(0), parse(1), parse(2)]
+  const [day, month, weekday] = [parse(3), parse(4), parse(5)]
+  const days = day.star || weekday.star ? 'both' : 'either'
+  return { expression, second, minute, hour, day, month, weekday, days }
 }
 
 /** An expression that can never come. */
@@ -151,8 +137,8 @@ function wrongCount(value: string, expression: string): ValidationError {
   // The star of `*/5` was lost, and with it a field: Markdown eats it.
   if (parts.length < 5 && parts[0]?.startsWith('/')) {
     hint = `, did you mean ${[`*${parts[0]}`, ...parts.slice(1)].join(' ')}${' *'.repeat(5 - parts.length)}?`
-  } else if (parts.length === 7) hint = '; years are not supported'
-  else if (parts.length > 0 && expression.includes(', ')) hint = '; a list has no spaces'
+  } else if (parts.some((part) => part.endsWith(','))) hint = '; a list has no spaces'
+  else if (parts.length === 7) hint = '; years are not supported'
   const expected =
     'five fields (minute, hour, day of month, month, weekday), six (second first) or a name (@daily)'
   return invalid(value, `expected ${expected}, got ${parts.length}${hint}`)
@@ -206,7 +192,7 @@ interface Range {
 function parseMember(expression: string, shape: Shape, member: string, field: string): Range | SpecialDay {
   const { name, min, max } = shape
   const refuse = (hint?: string): ValidationError => wrongField(expression, shape, field, hint)
-  if (member === '') throw refuse('a member of the list is empty')
+  if (member === '') throw refuse('a member of the list is empty (a list has no spaces)')
   const last = name === 'weekday' ? 6 : max
   if (member === '*') return { from: min, to: last, step: 1, star: true }
   if (member === '?') {

@@ -20,6 +20,8 @@ const MAX_SLOTS = 4
 const CALENDAR_START = Date.UTC(2000, 0, 1) - 1000
 /** Earlier instants are taken for this one, where the calendar of the calculator begins. */
 const EARLIEST = -62_135_000_000_000
+/** The year 3000, where it ends. */
+const LATEST = Date.UTC(3000, 0, 1)
 
 const crons = new Map<string, Cron>()
 
@@ -86,7 +88,7 @@ export class Cron {
     if (!Number.isFinite(after)) throw optionError('after', 'ms since 1970', after)
     const known = this.#slots.find((slot) => slot.after <= after && after < slot.next)
     if (known !== undefined) return known.next
-    const next = this.#search(Math.max(Math.floor(after), EARLIEST))
+    const next = after < LATEST ? this.#search(Math.max(Math.floor(after), EARLIEST)) : undefined
     if (next !== undefined) {
       if (this.#slots.length === MAX_SLOTS) this.#slots.shift()
       this.#slots.push({ after, next })

@@ -136,7 +136,7 @@ function invalid(name: unknown, why?: string): ValidationError {
 function hintFor(name: unknown): string | undefined {
   if (typeof name !== 'string' || name === '') return undefined
   const town = name.trim().replaceAll(' ', '_').toLowerCase()
-  const near = Intl.supportedValuesOf('timeZone').find((zone) => {
+  const near = ['UTC', ...Intl.supportedValuesOf('timeZone')].find((zone) => {
     const known = zone.toLowerCase()
     return known === town || known.endsWith(`/${town}`)
   })
