@@ -11,3 +11,5 @@ export type {
 } from './task-scheduler.js'
 export type { CronOptions, ScheduleOptions } from './schedule-options.js'
 export type { Missed, Overlap, SkipReason } from './schedule.js'
+export { describe } from './describe.js'
+export type { Locale } from './describe.js'
