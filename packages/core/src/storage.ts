@@ -575,6 +575,9 @@ export interface RecordsFace {
    * Takes records that are due, longest due first, and puts their due time `leaseMs` ahead in the same step, so
    * that nobody else takes them meanwhile. The version grows, so that only the claimer's compare-and-set holds. With a
    * limit of 0 it takes nothing, and tells the time.
+   *
+   * What a key begins with, up to its first `/`, is its group: a claim by a prefix that has a `/` costs by what its own
+   * group has, however much is due in others.
    */
   claimDue(tenant: string, query: DueQuery): Promise<DueReply>
 }
@@ -592,7 +595,7 @@ export interface DueReply {
   readonly now: number
   /**
    * ms until the next record of the prefix is due, those included that were taken now; 0 when more are due already,
-   * `undefined` when none has a due time. Behind 100 records of other prefixes a storage need not look further: then it
+   * `undefined` when none has a due time. Behind 100 other records of its group a storage need not look further: then it
    * is the time until the last of those is due, which is no later.
    */
   readonly nextDueIn?: number | undefined

@@ -480,7 +480,8 @@ describe('a record that cannot be read', () => {
       ['a-future', '{"v":99}'],
       ['a-zone', undefined],
     ] as const) {
-      const other = `{"v":1,"d":{"task":{"kind":"","payload":"1","codec":"json","priority":2},"submit":{},"cron":"* * * * *","zone":"Mars/Olympus","overlap":"allow","missed":"skip","jitter":0,"history":9},"h":"x","c":0,"a":0,"n":1,"r":0,"e":[]}`
+      const definition = `{"task":{"kind":"","payload":"1","codec":"json","priority":2},"submit":{},"cron":"* * * * *","zone":"Mars/Olympus","overlap":"allow","missed":"skip","jitter":0,"history":9}`
+      const other = `{"v":1,"h":"x","c":0,"a":0,"n":1,"r":0,"e":[]}\n${definition}`
       await records.put(TENANT, keyOf(id), value ?? other, { dueIn: 0 })
     }
     await node.pool.start()

@@ -1,6 +1,6 @@
 /**
  * What a schedule is: its definition, which its owner gives, and its state, which firing moves on; and the record that
- * holds both as JSON.
+ * holds both, a line of JSON for each.
  *
  * The definition has a hash, so that a redeploy which says the same again is seen to change nothing. A task is a product of
  * a schedule and never a part of its state: the record alone says which slot is next.
@@ -83,10 +83,15 @@ export interface Schedule {
 
 /** The version of the stored format. */
 const FORMAT = 1
+/** Definitions of which this process keeps the text and the meaning: firing changes the state alone. */
+const MOST_KEPT = 20_000
 
-interface Stored {
+/**
+ * The first line of a record; the second one is the definition. So whoever fires a schedule reads and writes the state, which
+ * is small, and takes the definition for what it is.
+ */
+interface State {
   v: number
-  d: Omit<Definition, 'task'> & { task: StoredTask }
   h: string
   c: number
   a: number
@@ -99,12 +104,15 @@ interface Stored {
 
 /** JSON holds text only: bytes are base64. */
 type StoredTask = Omit<PreparedTask, 'payload'> & { payload?: string; bytes?: string }
+type StoredDefinition = Omit<Definition, 'task'> & { task: StoredTask }
+
+const textOf = new WeakMap<Definition, string>()
+const definitions = new Map<string, Definition>()
 
 export function serialize(schedule: Schedule): string {
   const { definition, hash, createdAt, anchor, next, paused, runs, lastTask, history } = schedule
-  const stored: Stored = {
+  const state: State = {
     v: FORMAT,
-    d: storable(definition),
     h: hash,
     c: createdAt,
     a: anchor,
@@ -117,46 +125,54 @@ export function serialize(schedule: Schedule): string {
       return taskId === undefined ? [slot, number] : [slot, number, taskId]
     }),
   }
-  return JSON.stringify(stored)
+  let text = textOf.get(definition)
+  if (text === undefined) textOf.set(definition, (text = JSON.stringify(storable(definition))))
+  return `${JSON.stringify(state)}\n${text}`
 }
 
 /** @throws NeoTaskError `STORAGE_FORMAT` for what this version cannot read */
 export function parseSchedule(id: string, value: Encoded): Schedule {
   try {
-    const stored = JSON.parse(typeof value === 'string' ? value : Buffer.from(value).toString()) as Stored
-    if (stored.v !== FORMAT) throw new Error(`expected format ${FORMAT}, got ${String(stored.v)}`)
-    const { task, ...definition } = stored.d
-    const { payload, bytes, ...rest } = task
-    const schedule: Schedule = {
+    const text = typeof value === 'string' ? value : Buffer.from(value).toString()
+    const end = text.indexOf('\n')
+    const state = JSON.parse(end < 0 ? text : text.slice(0, end)) as State
+    if (state.v !== FORMAT) throw new Error(`expected format ${FORMAT}, got ${String(state.v)}`)
+    return {
       id,
-      definition: {
-        ...definition,
-        task: { ...rest, payload: bytes === undefined ? (payload ?? '') : Buffer.from(bytes, 'base64') },
-      },
-      hash: stored.h,
-      createdAt: stored.c,
-      anchor: stored.a,
-      next: stored.n,
-      paused: stored.p === 1,
-      runs: stored.r,
-      lastTask: stored.l,
-      history: stored.e.map(([slot, code, taskId]) => ({ slot, code: CODES[code] as Code, taskId })),
+      definition: definitionOf(text.slice(end + 1)),
+      hash: state.h,
+      createdAt: state.c,
+      anchor: state.a,
+      next: state.n,
+      paused: state.p === 1,
+      runs: state.r,
+      lastTask: state.l,
+      history: state.e.map(([slot, code, taskId]) => ({ slot, code: CODES[code] as Code, taskId })),
     }
-    // An expression or a zone that this process does not know is found here, and not in the middle of firing.
-    slotsOf(schedule)
-    return schedule
   } catch (cause) {
-    throw new NeoTaskError(
-      'STORAGE_FORMAT',
-      `the record of schedule ${id} cannot be read: ${(cause as Error).message}`,
-      {
-        cause,
-      },
-    )
+    const why = (cause as Error).message
+    throw new NeoTaskError('STORAGE_FORMAT', `the record of schedule ${id} cannot be read: ${why}`, { cause })
   }
 }
 
-function storable(definition: Definition): Stored['d'] {
+function definitionOf(text: string): Definition {
+  const known = definitions.get(text)
+  if (known !== undefined) return known
+  const { task, ...rest } = JSON.parse(text) as StoredDefinition
+  const { payload = '', bytes, ...others } = task
+  const definition: Definition = {
+    ...rest,
+    task: { ...others, payload: bytes === undefined ? payload : Buffer.from(bytes, 'base64') },
+  }
+  // An expression or a zone that this process does not know is found here, and not in the middle of firing.
+  slotsOf({ definition, anchor: 0 })
+  if (definitions.size >= MOST_KEPT) definitions.delete(definitions.keys().next().value as string)
+  definitions.set(text, definition)
+  textOf.set(definition, text)
+  return definition
+}
+
+function storable(definition: Definition): StoredDefinition {
   const { payload, ...rest } = definition.task
   const task =
     typeof payload === 'string'

@@ -20,7 +20,7 @@ import {
 } from './record-store.js'
 
 const MAX_PAGE = 500
-/** Records of other prefixes among which the next of a prefix is looked for. */
+/** Other records of a group among which the next of a prefix is looked for. */
 const MAX_LOOK = 100
 
 const BY_KEY = `SELECT ${RECORD_COLUMNS} FROM neotask_records WHERE tenant = ? AND key > ? AND key >= ?
@@ -30,13 +30,20 @@ const BY_LABEL = `SELECT ${RECORD_COLUMNS.split(', ')
   .join(', ')} FROM neotask_labels l
   JOIN neotask_records r ON r.tenant = l.tenant AND r.key = l.key WHERE l.tenant = ? AND l.label = ? AND l.key > ?
   AND l.key >= ? AND (r.expires IS NULL OR r.expires > ?) ORDER BY l.key LIMIT ?`
+// As the index on what is due has it.
+const GROUP = `substr(key, 1, instr(key, '/'))`
 // substr and length count characters, so that no character of the prefix means anything else.
-const DUE = `SELECT ${RECORD_COLUMNS} FROM neotask_records WHERE tenant = ? AND due <= ? AND (expires IS NULL OR expires > ?)
-  AND substr(key, 1, length(?)) = ? ORDER BY due, key LIMIT ?`
+const due = (group: string): string =>
+  `SELECT ${RECORD_COLUMNS} FROM neotask_records WHERE tenant = ? ${group} AND due <= ?
+  AND (expires IS NULL OR expires > ?) AND substr(key, 1, length(?)) = ? ORDER BY due, key LIMIT ?`
 // Of what is due later the first with the prefix, and the last of all that were looked at.
-const NEXT = `SELECT min(CASE WHEN own THEN due END), max(due), count(*) FROM (
+const next = (group: string): string =>
+  `SELECT min(CASE WHEN own THEN due END), max(due), count(*) FROM (
   SELECT due, substr(key, 1, length(?)) = ? AS own FROM neotask_records
-  WHERE tenant = ? AND due > ? AND (expires IS NULL OR expires > ?) ORDER BY due LIMIT ${MAX_LOOK})`
+  WHERE tenant = ? ${group} AND due > ? AND (expires IS NULL OR expires > ?) ORDER BY due LIMIT ${MAX_LOOK})`
+const IN_GROUP = `AND ${GROUP} = ?`
+const DUE = { inGroup: due(IN_GROUP), anywhere: due('') }
+const NEXT = { inGroup: next(IN_GROUP), anywhere: next('') }
 const LEASE = 'UPDATE neotask_records SET due = ?, version = version + 1 WHERE tenant = ? AND key = ?'
 
 export class SqliteRecords implements RecordsFace {
@@ -105,15 +112,18 @@ export class SqliteRecords implements RecordsFace {
   claimDue(tenant: string, query: DueQuery): Promise<DueReply> {
     const { database } = this.#connection
     const { prefix = '', limit, leaseMs } = query
+    const group = prefix.slice(0, prefix.indexOf('/') + 1)
+    const which = group === '' ? 'anywhere' : 'inGroup'
+    const place = group === '' ? [tenant] : [tenant, group]
     // One more, to know whether there is more.
     const look = (now: number): StoredTuple[] =>
-      database.all<StoredTuple>(DUE, tenant, now, now, prefix, prefix, limit + 1)
+      database.all<StoredTuple>(DUE[which], ...place, now, now, prefix, prefix, limit + 1)
     const nextDueIn = (now: number): number | undefined => {
       const found = database.get<[own: number | null, last: number | null, count: number]>(
-        NEXT,
+        NEXT[which],
         prefix,
         prefix,
-        tenant,
+        ...place,
         now,
         now,
       )

@@ -316,6 +316,36 @@ export function recordRules(rule: Rule): void {
     assert.equal((await keysOf(bench, { label: 'a' }, 500)).length, 499)
   })
 
+  rule('K19', 'claims go by the group of a key, which ends with its first slash', async (bench) => {
+    const { records } = bench.storage
+    const all = ['a/1', 'a/2/x', 'ab/1', 'a', 'b/1', 'ä/1', '/1', '/']
+    await records.putAll(
+      TENANT,
+      all.map((key, index) => ({ key, value: '', options: { dueIn: index } })),
+    )
+    await bench.advance(100)
+    const query = { limit: 10, leaseMs: 200 }
+    const due = async (prefix: string): Promise<string[]> => {
+      await bench.advance(SECOND)
+      return await claim(records, { ...query, prefix })
+    }
+    assert.deepEqual((await due('a/')).sort(), ['a/1', 'a/2/x'])
+    assert.deepEqual(await due('a/2'), ['a/2/x'])
+    assert.deepEqual((await due('a')).sort(), ['a', 'a/1', 'a/2/x', 'ab/1'])
+    assert.deepEqual((await due('/')).sort(), ['/', '/1'])
+    assert.deepEqual(await due('ä/'), ['ä/1'])
+    assert.deepEqual((await due('')).sort(), [...all].sort())
+    assert.deepEqual(await due('c/'), [])
+    // The longest due come first, also from several groups.
+    const now = await bench.time()
+    const late = ['b/1', 'a/1', 'ab/1', 'a']
+    await records.putAll(
+      TENANT,
+      late.map((key, index) => ({ key, value: '', options: { dueAt: now - HOUR + index } })),
+    )
+    for (const key of late) assert.deepEqual(await claim(records, { limit: 1, leaseMs: MINUTE }), [key])
+  })
+
   lockRules(rule)
 }
 
