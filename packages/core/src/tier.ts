@@ -74,6 +74,37 @@ export interface Tier {
   trouble(error: unknown, during: string): void
 }
 
+/** One shape for all of them: there may be thousands at once. */
+class Placed implements Submission {
+  readonly id: string
+  readonly kind: string
+  readonly payload: Encoded
+  readonly codec: string
+  readonly priority: number
+  readonly options: string | undefined
+  readonly after: Dependencies | undefined
+  readonly answer: Submission['answer']
+  future: undefined
+  readonly #codec: Codec
+
+  constructor(task: PlacedTask, codec: Codec, answer: Submission['answer']) {
+    this.id = task.id
+    this.kind = task.kind
+    this.payload = task.payload
+    this.codec = task.codec
+    this.priority = task.priority
+    this.options = task.options
+    this.after = task.after
+    this.answer = answer
+    this.#codec = codec
+  }
+
+  /** Read only when somebody listens to its creation. */
+  get data(): unknown {
+    return this.#codec.decode(this.payload)
+  }
+}
+
 /** @throws ValidationError `OPTION_INVALID` for what is no pool */
 export function tierOf(pool: TaskPool): Tier {
   if (!((pool as unknown) instanceof TaskPool)) throw optionError('pool', 'a TaskPool', pool)
@@ -97,23 +128,18 @@ export function tierOf(pool: TaskPool): Tier {
     },
     enqueue: async (tasks) => {
       const lifecycle = await inside.lifecycle()
-      const store = (task: PlacedTask): Promise<Stored> =>
-        new Promise((resolve) => {
+      if (tasks.length === 0) return []
+      return await new Promise((resolve) => {
+        const stored: Stored[] = []
+        let open = tasks.length
+        for (const [index, task] of tasks.entries()) {
           const answer: Submission['answer'] = (_task, isNew, error) => {
-            resolve(error ?? (isNew ? 'stored' : 'known'))
+            stored[index] = error ?? (isNew ? 'stored' : 'known')
+            if (--open === 0) resolve(stored)
           }
-          const submission: Submission = {
-            ...task,
-            // Read only when somebody listens to the task's creation.
-            get data() {
-              return options.codec.decode(task.payload)
-            },
-            future: undefined,
-            answer,
-          }
-          lifecycle.submit(submission)
-        })
-      return await Promise.all(tasks.map(store))
+          lifecycle.submit(new Placed(task, options.codec, answer))
+        }
+      })
     },
     definition: (kind) => kinds.get(kind).definition,
     consume: inside.consume,

@@ -289,8 +289,13 @@ interface Done extends Versioned {
 }
 
 function placedOf({ definition }: Schedule, { taskId, after }: Firing): PlacedTask {
+  const { kind, payload, codec, priority, options } = definition.task
   return {
-    ...definition.task,
+    kind,
+    payload,
+    codec,
+    priority,
+    options,
     id: taskId,
     after: after === undefined ? undefined : { ids: [after], on: 'final' },
   }

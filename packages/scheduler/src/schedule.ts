@@ -126,8 +126,14 @@ export function serialize(schedule: Schedule): string {
     }),
   }
   let text = textOf.get(definition)
-  if (text === undefined) textOf.set(definition, (text = JSON.stringify(storable(definition))))
+  if (text === undefined) keep((text = JSON.stringify(storable(definition))), definition)
   return `${JSON.stringify(state)}\n${text}`
+}
+
+function keep(text: string, definition: Definition): void {
+  if (definitions.size >= MOST_KEPT) definitions.delete(definitions.keys().next().value as string)
+  definitions.set(text, definition)
+  textOf.set(definition, text)
 }
 
 /** @throws NeoTaskError `STORAGE_FORMAT` for what this version cannot read */
@@ -166,9 +172,7 @@ function definitionOf(text: string): Definition {
   }
   // An expression or a zone that this process does not know is found here, and not in the middle of firing.
   slotsOf({ definition, anchor: 0 })
-  if (definitions.size >= MOST_KEPT) definitions.delete(definitions.keys().next().value as string)
-  definitions.set(text, definition)
-  textOf.set(definition, text)
+  keep(text, definition)
   return definition
 }
 
