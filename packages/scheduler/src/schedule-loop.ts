@@ -39,6 +39,9 @@ export class ScheduleLoop {
   #timer: Timer | undefined
   /** Monotonic time at which the timer fires. */
   #wakeAt = Infinity
+  /** Fires when the next schedule is due that lies beyond the next poll: a clock which a test moves stops there. */
+  #far: Timer | undefined
+  #farAt = Infinity
   #turn: Promise<void> | undefined
   /** Something came due during the turn, perhaps after it had asked. */
   #again = false
@@ -64,6 +67,7 @@ export class ScheduleLoop {
   async stop(): Promise<void> {
     this.#running = false
     this.#disarm()
+    this.#far?.cancel()
     await this.#turn
     await Promise.all(this.#flights)
     await this.#subscribing
@@ -118,6 +122,19 @@ export class ScheduleLoop {
     this.#timer = this.#tier.clock.after(delay, wake, { poll })
   }
 
+  #armFar(delay: number): void {
+    const wakeAt = this.#tier.clock.monotonic() + delay
+    if (wakeAt >= this.#farAt) return
+    this.#far?.cancel()
+    this.#farAt = wakeAt
+    const wake = (): void => {
+      this.#farAt = Infinity
+      this.#far = undefined
+      this.#look()
+    }
+    this.#far = this.#tier.clock.after(delay, wake)
+  }
+
   #disarm(): void {
     this.#timer?.cancel()
     this.#timer = undefined
@@ -147,7 +164,9 @@ export class ScheduleLoop {
           // A storage that answers at once must not keep what was fired from beginning.
           await nextTurn()
         }
-        if (claim.nextDueIn !== 0) return Math.min(POLL, claim.nextDueIn ?? POLL)
+        const { nextDueIn = Infinity } = claim
+        if (nextDueIn > POLL && nextDueIn < Infinity) this.#armFar(nextDueIn)
+        if (nextDueIn > 0) return Math.min(POLL, nextDueIn)
       }
     } catch (error) {
       this.#again = false
