@@ -176,8 +176,7 @@ function stateOf(id: string, found: Found): Previous {
   const record = found(id)
   // What nobody knows any more has ended.
   if (record === undefined || isFinal(record.state)) return { id, state: 'ended' }
-  // One that put itself off waits for nothing.
-  return { id, state: (record.waitsFor?.length ?? 0) > 0 ? 'buffered' : 'open' }
+  return { id, state: record.state === 'blocked' ? 'buffered' : 'open' }
 }
 
 /**

@@ -217,6 +217,27 @@ describe('the missed policy', () => {
     expect(reasons).toHaveLength(7 - tasks.length)
   })
 
+  // The slots of 2 to 5 s come at once, and the three newest of those that were missed are wanted.
+  it.each<[Overlap, history: string[]]>([
+    ['allow', ['success', 'success', 'success', 'success', 'success']],
+    ['skip', ['success', 'success', 'overlap', 'overlap', 'overlap']],
+    ['bufferOne', ['success', 'success', 'success', 'overlap', 'overlap']],
+    ['cancelRunning', ['success', 'overlap', 'overlap', 'overlap', 'success']],
+  ])('with several slots at once and %s', async (overlap, history) => {
+    const first = world.node()
+    await first.pool.start()
+    await first.scheduler.submitInterval('x', '1s', { id: 's', missed: { catchUp: 10 }, overlap })
+    await world.advance(1500)
+    first.die()
+    await world.advance(4000)
+    const second = world.node()
+    await second.pool.start()
+    await world.advance(400)
+    expect((await world.history(second, 's')).map(([, how]) => how)).toEqual(history)
+    const fired = history.flatMap((how, index) => (how === 'success' ? [(index + 1) * SECOND] : []))
+    expect(await world.tasks('s')).toEqual(fired)
+  })
+
   it('goes by the tolerance that is given', async () => {
     const first = world.node()
     await first.scheduler.submitInterval('x', '1s', { id: 'long', missed: 'skip', tolerance: '3s' })
@@ -345,6 +366,42 @@ describe('a node that dies', () => {
       expect(second.told).toContainEqual(['fired', begun + HOUR])
       second.die()
     }
+  })
+
+  it('after it enqueued, and whose slot the next one replaces, has fired it all the same', async () => {
+    const first = world.node()
+    await first.pool.start()
+    await first.scheduler.submitInterval('x', '3s', { id: 's', overlap: 'cancelRunning', tolerance: '1m' })
+    world.holds = true
+    dieAt(first, 'records.putAll', 'before', () => true)
+    await world.advance(3100)
+    const second = world.node()
+    await second.pool.start()
+    // The lease ends when the slot of 6 s has come too.
+    await world.advance(5900)
+    expect(await world.history(second, 's')).toEqual([
+      [3000, 'cancelled'],
+      [6000, 'cancelled'],
+      [9000, 'running'],
+    ])
+    expect(await second.scheduler.get('s')).toMatchObject({ runs: 3 })
+    world.holds = false
+    world.running.get(`s~${world.at(9000)}`)?.('done')
+  })
+
+  it('is only slow, and puts when another one has done its work: that counts once', async () => {
+    const [first, second] = [world.node(), world.node()]
+    await first.pool.start()
+    await first.scheduler.submitInterval('x', '10s', { id: 's' })
+    first.storage.fail('records.putAll', { kind: 'late', ms: 8000, times: 1 })
+    await world.advance(10 * SECOND + 100)
+    await second.pool.start()
+    await world.advance(30 * SECOND)
+    expect(await world.tasks('s')).toEqual([10_000, 20_000, 30_000, 40_000])
+    expect((await world.history(second, 's')).map(([slot]) => slot)).toEqual([10_000, 20_000, 30_000, 40_000])
+    expect(await second.scheduler.get('s')).toMatchObject({ runs: 4 })
+    const told = [...first.told, ...second.told].map(([, slot]) => slot)
+    expect(told.sort((a, b) => a - b)).toEqual([10_000, 20_000, 30_000, 40_000])
   })
 
   it('and left a task that runs keeps skip waiting for its end only', async () => {
