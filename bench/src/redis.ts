@@ -310,6 +310,11 @@ const prefetchRow: Row = {
   ),
 }
 
+export const dueAtOnceRow: Row = row(
+  { name: '10 000 tasks due at one instant, lateness p99', ...latency, peers: withWait },
+  dueAtOnce,
+)
+
 export const redisRows: readonly Row[] = [
   row(
     { name: 'add, one by one', ...throughput },
@@ -347,7 +352,7 @@ export const redisRows: readonly Row[] = [
     drain(10, byPriority),
   ),
   // GroupMQ takes minutes for it.
-  row({ name: '10 000 tasks due at one instant, lateness p99', ...latency, peers: withWait }, dueAtOnce),
+  dueAtOnceRow,
   row({ name: 'memory of Redis for a waiting task', unit: 'B', better: 'less' }, bytesWaiting),
   row(
     { name: 'commands of Redis for the life of a task, inside scripts too', unit: '', better: 'less' },

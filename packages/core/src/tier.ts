@@ -20,6 +20,7 @@ import { insideOf, TaskPool } from './task-pool.js'
 
 export { checkBoolean, checkInstant, checkInteger, checkKeys, checkObject, oneOf } from './checks.js'
 export { checkTaskId } from './task.js'
+export { TimeWheel } from './time-wheel.js'
 
 /** A task as it will be stored, but for its id. */
 export interface PreparedTask {

@@ -54,7 +54,7 @@ describe('a schedule', () => {
   })
 
   it('is woken from anywhere when it is created or changed, without a poll', async () => {
-    const [one, other] = [world.node(), world.node()]
+    const [one, other] = [world.node(), world.node({ concurrency: 0 })]
     await one.pool.start()
     await world.advance(100)
     // Not started: it manages, and the other one fires.
@@ -62,6 +62,18 @@ describe('a schedule', () => {
     await world.advance(150)
     expect(await world.tasks('s')).toEqual([250])
     expect(one.told).toEqual([['fired', 250]])
+  })
+
+  it('is met in time also when it comes due while a claim is under way', async () => {
+    const [one, other] = [world.node(), world.node({ concurrency: 0 })]
+    await one.pool.start()
+    await world.advance(100)
+    one.storage.fail('records.claimDue', { kind: 'slow', ms: 300, times: 1 })
+    await world.advance(950)
+    // That claim is carried out, and its reply is on the way.
+    await other.scheduler.submitInterval('x', 100, { id: 's', maxRuns: 1 })
+    await world.advance(300)
+    expect(one.told).toHaveLength(1)
   })
 
   it('costs an idle node one call a second', async () => {
