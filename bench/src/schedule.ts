@@ -203,7 +203,7 @@ async function schedulesAtOnce(storage: Storage): Promise<number> {
     // The instant, and another second and minute of their own that are over by then.
     const before = `${(second + 30 + (i % 20)) % 60},${second}`
     const expression = `${before} ${(minute + 10 + Math.floor(i / 250)) % 60},${minute} ${i % 250 < 125 ? '*' : '*/1'} * * *`
-    return scheduler.submitCron(payload(i), `${expression}`, { id: `s${i}`, start: at - 500 })
+    return scheduler.submitCron(payload(i), expression, { id: `s${i}`, start: at - 500 })
   })
   if (Date.now() > at - SECOND) throw new Error('the schedules were not stored in time')
   await deliveries.complete

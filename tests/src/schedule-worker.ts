@@ -69,7 +69,7 @@ pool.on('task.completed', ({ id }) => note({ what: 'completed', id, pid, at: now
 pool.on('schedule.fired', ({ id, slot }) => note({ what: 'fired', id, slot, pid }))
 pool.on('schedule.skipped', ({ id, slot, reason }) => note({ what: 'skipped', id, slot, reason, pid }))
 pool.on('pool.error', ({ error }) => note({ what: 'error', message: String(error), pid }))
-void new TaskScheduler(pool)
+new TaskScheduler(pool)
 await pool.start()
 process.stdout.write('ready\n')
 process.stdin.resume()

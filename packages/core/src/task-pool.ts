@@ -110,9 +110,9 @@ export interface PoolInside {
   lifecycle(): Promise<LifecycleManager>
   /** As `submit` would store it; refuses what `submit` refuses. */
   create(first: unknown, second: unknown, third: SubmitOptions | undefined): Promise<Submission>
-  call<T>(what: string, call: (storage: Storage) => Promise<T>): Promise<T>
-  consume(): void
-  trouble(error: unknown, during: string): void
+  readonly call: <T>(what: string, call: (storage: Storage) => Promise<T>) => Promise<T>
+  readonly consume: () => void
+  readonly trouble: (error: unknown, during: string) => void
 }
 
 /** The inside of a pool, for tiers. */

@@ -53,7 +53,7 @@ export interface Tier {
   readonly codec: Codec
   readonly logger: Logger
   /** A call of the storage, which is opened on demand, within the pool's `callTimeout`. `POOL_CLOSED` when it is too late. */
-  call<T>(what: string, call: (storage: Storage) => Promise<T>): Promise<T>
+  readonly call: <T>(what: string, call: (storage: Storage) => Promise<T>) => Promise<T>
   /**
    * Validates, encodes and checks as `submit` does, and stores nothing. Rejects what `submit` rejects.
    *
@@ -67,12 +67,12 @@ export interface Tier {
   /** The definition that the pool has by this name. */
   definition(kind: string): TaskDefinition | undefined
   /** Begins to consume, as a submit does. */
-  consume(): void
+  readonly consume: () => void
   /** Whether anybody listens; ask before an event is made. */
   hears(type: keyof PoolEvents): boolean
   emit<Type extends keyof PoolEvents>(type: Type, event: PoolEvents[Type]): void
   /** Something failed outside of any call: told to the logger and to `pool.error`. */
-  trouble(error: unknown, during: string): void
+  readonly trouble: (error: unknown, during: string) => void
 }
 
 /** One shape for all of them: there may be thousands at once. */

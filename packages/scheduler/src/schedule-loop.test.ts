@@ -355,7 +355,7 @@ describe('a node that dies', () => {
       const isCancelled = overlap === 'cancelRunning'
       expect(history.map(([, how]) => how)).toEqual([
         isCancelled ? 'cancelled' : 'success',
-        ...Array(3).fill('success'),
+        ...Array<string>(3).fill('success'),
       ])
       expect(await second.scheduler.get('s')).toMatchObject({ runs: 4, state: 'ended' })
     },

@@ -18,7 +18,7 @@ import { recordDueAt, type Entry, type Schedule } from './schedule.js'
 import type { Claim, ScheduleStore, Versioned } from './schedule-store.js'
 
 /** ms between two looks while nothing is due. */
-export const POLL = 1000
+const POLL = 1000
 /** ms for which claimed schedules are this process's own. If it dies, others fire them then. */
 const LEASE = 5000
 /** Schedules of one claim: a step of some ms for the storage. */
@@ -269,13 +269,8 @@ export class ScheduleLoop {
 
   /** Somebody has changed the record since the claim. */
   async #putLater({ plan }: Decision, entries: readonly Entry[]): Promise<void> {
-    let isMine = false
-    const after = await this.#store.change(plan.schedule.id, (current) => {
-      const advanced = advance(current, plan, entries)
-      isMine = advanced !== undefined
-      return advanced
-    })
-    if (isMine && after !== undefined) this.#tell(after, entries)
+    const change = await this.#store.change(plan.schedule.id, (current) => advance(current, plan, entries))
+    if (change?.isChanged === true) this.#tell(change.schedule, entries)
   }
 
   #tell(schedule: Schedule, entries: readonly Entry[]): void {

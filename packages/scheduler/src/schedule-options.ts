@@ -102,7 +102,7 @@ export function checkDate(value: unknown, option: string): number {
 }
 
 /** An interval in ms. @throws ValidationError `INTERVAL_INVALID` */
-export function checkInterval(value: unknown, option: string): number {
+function checkInterval(value: unknown, option: string): number {
   const bounds = { min: SHORTEST, max: LONGEST }
   return withCode('INTERVAL_INVALID', () =>
     checkInteger(parseDuration(value, option, bounds), option, SHORTEST),

@@ -150,14 +150,14 @@ export class ScheduleStore {
   async change(
     id: string,
     edit: (schedule: Schedule) => Schedule | undefined,
-  ): Promise<Schedule | undefined> {
+  ): Promise<{ schedule: Schedule; isChanged: boolean } | undefined> {
     for (let tries = 1; ; tries++) {
       const found = await this.get(id)
       if (found === undefined) return undefined
       const changed = edit(found.schedule)
-      if (changed === undefined) return found.schedule
+      if (changed === undefined) return { schedule: found.schedule, isChanged: false }
       const [isDone] = await this.putAll([{ schedule: changed, version: found.version }])
-      if (isDone === true) return changed
+      if (isDone === true) return { schedule: changed, isChanged: true }
       if (tries >= TRIES) {
         throw new NeoTaskError('ILLEGAL_STATE', `schedule ${id}: others change it all the time`, {
           retryable: true,

@@ -54,7 +54,7 @@ export interface TaskOptions {
 
 /** How a slot went, as the record says it: short, for there may be a thousand of them. */
 const CODES = ['fired', 'triggered', 'missed', 'overlap', 'paused', 'refused'] as const
-export type Code = (typeof CODES)[number]
+type Code = (typeof CODES)[number]
 
 export interface Entry {
   readonly slot: number

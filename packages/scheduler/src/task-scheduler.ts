@@ -3,7 +3,6 @@
  * nodes. Its schedules live in the storage of the pool; whichever node runs a scheduler for the queue fires them.
  */
 import {
-  isFinal,
   NeoTaskError,
   optionError,
   parseDuration,
@@ -225,8 +224,8 @@ export class TaskScheduler<Data = never, Result = unknown> {
   submitInterval(data: Data, every: Duration, options?: ScheduleOptions): Promise<ScheduleId<Result>>
   async submitInterval(...args: unknown[]): Promise<ScheduleId<never>> {
     const { task, data, rest } = splitTask(args)
-    const every = rest[0] as Duration
-    return await this.#upsert(task, data, { every: every ?? '' }, (rest[1] ?? {}) as ScheduleOptions)
+    const every = (rest[0] ?? '') as Duration
+    return await this.#upsert(task, data, { every }, (rest[1] ?? {}))
   }
 
   /**
@@ -278,7 +277,7 @@ export class TaskScheduler<Data = never, Result = unknown> {
     await this.#store.change(id, (schedule) => {
       return { ...schedule, history: remember(schedule, [{ slot, code: 'triggered', taskId }]) }
     })
-    return taskId as TaskId<R>
+    return taskId
   }
 
   /**
@@ -313,16 +312,15 @@ export class TaskScheduler<Data = never, Result = unknown> {
       const before = await this.#find(id)
       const definition = await this.#changed(before.definition, changes)
       const hash = hashOf(definition)
-      let isSame = false
-      const after = await this.#store.change(id, (schedule) => {
-        isSame = schedule.hash === before.hash
-        return isSame ? redefined(schedule, definition, hash, now) : undefined
-      })
-      if (after === undefined) throw notFound(id)
+      const change = await this.#store.change(id, (schedule) =>
+        schedule.hash === before.hash ? redefined(schedule, definition, hash, now) : undefined,
+      )
+      if (change === undefined) throw notFound(id)
+      const { schedule } = change
       // Otherwise somebody else has changed the definition, and the rest is to be kept as it is now.
-      if (!isSame) continue
-      this.#isDue(after)
-      return this.#info(after)
+      if (schedule.hash !== hash) continue
+      this.#isDue(schedule)
+      return this.#info(schedule)
     }
   }
 
@@ -460,18 +458,18 @@ export class TaskScheduler<Data = never, Result = unknown> {
   /** Creates the schedule, or changes the one that is there. */
   async #place(id: string, definition: Definition, hash: string, now: number): Promise<Schedule> {
     for (;;) {
-      let isInvalid: unknown
+      let invalid: NeoTaskError | undefined
       try {
         const created = newSchedule(id, definition, hash, now)
         if (await this.#store.create(created)) return created
       } catch (error) {
         if (!(error instanceof NeoTaskError) || error.code !== 'WINDOW_INVALID') throw error
-        isInvalid = error
+        invalid = error
       }
       const there = await this.#store.change(id, (schedule) => redefined(schedule, definition, hash, now))
-      if (there !== undefined) return there
+      if (there !== undefined) return there.schedule
       // Its window is over; only one that is there already may say so again.
-      if (isInvalid !== undefined) throw isInvalid
+      if (invalid !== undefined) throw invalid
     }
   }
 
@@ -509,9 +507,9 @@ export class TaskScheduler<Data = never, Result = unknown> {
 
   async #change(id: string, edit: (schedule: Schedule) => Schedule | undefined): Promise<void> {
     checkId(id)
-    const schedule = await this.#store.change(id, edit)
-    if (schedule === undefined) throw notFound(id)
-    this.#isDue(schedule)
+    const change = await this.#store.change(id, edit)
+    if (change === undefined) throw notFound(id)
+    this.#isDue(change.schedule)
   }
 
   #isDue(schedule: Schedule): void {

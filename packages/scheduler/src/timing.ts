@@ -83,10 +83,10 @@ export class Slots {
     }
     // Forwards: behind `found` there may be more; behind `none` there are none.
     let none = upTo
-    for (let gap = 0; found < none;) {
+    while (found < none) {
       const following = within(found)
       if (following === undefined) return found
-      gap = following - found
+      const gap = following - found
       found = following
       // Half of the way, unless the next one is nearer than that is worth.
       const middle = found + Math.floor((none - found) / 2)
