@@ -101,6 +101,21 @@ describe('next', () => {
     expect(took(10_000, 1)).toBeLessThan(took(1000, 40 * 86_400_000))
   })
 
+  it('is as fast after many slots as at first', () => {
+    const cron = parseCron('*/10 * * * * *')
+    let at = NOW
+    const took = (slots: number): number => {
+      const begin = process.hrtime.bigint()
+      for (let i = 0; i < slots; i++) at = cron.next(at) ?? NaN
+      return Number(process.hrtime.bigint() - begin) / slots
+    }
+    took(1000)
+    const early = took(2000)
+    took(150_000)
+    expect(took(2000)).toBeLessThan(early * 10)
+    expect(at).toBe(NOW + 155_000 * 10_000)
+  })
+
   it('is bounded: no slot from the year 3000 on, none too early, no endless search', () => {
     expect(next('0 0 29 2 *', '2996-03-01T00:00Z')).toBeUndefined()
     expect(next('* * * * *', '2999-12-31T23:59Z')).toBeUndefined()
@@ -121,6 +136,13 @@ describe('next', () => {
     expect(next('30 23 31 * *', '2026-10-24T20:35Z', 'Asia/Beirut')).toBe('2026-10-31T21:30:00.000Z')
     expect(next('30 * 24 * *', '2026-10-24T20:35Z', 'Asia/Beirut')).toBe('2026-10-24T21:30:00.000Z')
     expect(next('30 * 24 * *', '2026-10-24T21:30Z', 'Asia/Beirut')).toBe('2026-11-23T22:30:00.000Z')
+  })
+
+  it('knows what was shown before a change at the border of what is kept of a zone', () => {
+    // Tunis went back from 02:00 to 01:00 when a span of 96 days since 1970 ended.
+    expect(next('30 1 * * *', '2005-09-29T23:00Z', 'Africa/Tunis')).toBe('2005-09-29T23:30:00.000Z')
+    expect(next('30 1 * * *', '2005-09-30T00:10Z', 'Africa/Tunis')).toBe('2005-10-01T00:30:00.000Z')
+    expect(next('30 * * * *', '2005-09-30T00:10Z', 'Africa/Tunis')).toBe('2005-09-30T00:30:00.000Z')
   })
 
   it('takes hours as wildcard by a star or by naming all, and as fixed otherwise', () => {

@@ -70,8 +70,7 @@ export class Zone {
     let offset = this.#offsetAt(probe)
     while (probe < until) {
       const next = Math.min(probe + PROBE, until)
-      // The last moment of the chunk, so that a change at its very end belongs to the next one.
-      const offsetThen = this.#offsetAt(next === until ? until - 1000 : next)
+      const offsetThen = this.#offsetAt(next)
       if (offsetThen !== offset) {
         const change = this.#changeBetween(probe, next, offset)
         spans.push({ end: change, offset, shownBefore })
