@@ -7,7 +7,7 @@
  */
 import { ValidationError, show } from '@neotask/core'
 
-export type FieldName = 'second' | 'minute' | 'hour' | 'day of month' | 'month' | 'weekday'
+type FieldName = 'second' | 'minute' | 'hour' | 'day of month' | 'month' | 'weekday'
 
 /** One field, understood. */
 export interface CronField {
@@ -144,7 +144,17 @@ function wrongCount(value: string, expression: string): ValidationError {
   return invalid(value, `expected ${expected}, got ${parts.length}${hint}`)
 }
 
+/** Most fields of most expressions are a star, so these are read once. */
+const STARS = new Map<Shape, CronField>()
+
 function parseField(expression: string, shape: Shape, text: string): CronField {
+  if (text !== '*') return readField(expression, shape, text)
+  const star = STARS.get(shape) ?? readField(expression, shape, text)
+  STARS.set(shape, star)
+  return star
+}
+
+function readField(expression: string, shape: Shape, text: string): CronField {
   const values = new Set<number>()
   const special: SpecialDay[] = []
   const digits: string[] = []

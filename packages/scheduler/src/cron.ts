@@ -1,14 +1,14 @@
 /**
  * When a cron expression comes next.
  *
- * Croner calculates which *local* times match, on a calendar without zones; which instant a local time is, is
- * decided here, by one rule for every expression. With fixed hours, each local time that matches comes once: a
- * repeated one at its first pass, and what lies in a gap at the first instant after it (once, however many times lie
- * in it). With wildcard hours an expression follows real time: it comes at exactly the instants at which the clocks
- * on the wall show a time that matches.
+ * Which dates match is read from the calendar, as if there were no zones, and so is which *local* times match. Which
+ * instant a local time is, is decided here, by one rule for every expression. With fixed hours, each local time that
+ * matches comes once: a repeated one at its first pass, and what lies in a gap at the first instant after it (once,
+ * however many times lie in it). With wildcard hours an expression follows real time: it comes at exactly the instants at
+ * which the clocks on the wall show a time that matches.
  */
-import { CronDate, CronPattern, type CronOptions } from 'croner'
 import { optionError } from '@neotask/core'
+import { datesOf, DAY, type Dates } from './cron-dates.js'
 import { impossible, parseExpression, type CronFields } from './cron-syntax.js'
 import { LOOK_BACK, makeRoom, zoneOf, type Zone } from './zone.js'
 
@@ -16,8 +16,8 @@ import { LOOK_BACK, makeRoom, zoneOf, type Zone } from './zone.js'
 const MAX_CRONS = 20_000
 /** Slots that an expression remembers: that of the schedules that use it, and of a preview beside them. */
 const MAX_SLOTS = 4
-/** Days repeat after 400 years, so what does not come within them from here never comes. */
-const CALENDAR_START = Date.UTC(2000, 0, 1) - 1000
+/** The calendar repeats after 400 years, and is searched for as many: what does not come from here never comes. */
+const CALENDAR_START = Date.UTC(2000, 0, 1)
 /** Earlier instants are taken for this one, where the calendar of the calculator begins. */
 const EARLIEST = -62_135_000_000_000
 /** The year 3000, where it ends. */
@@ -51,8 +51,8 @@ export class Cron {
   /** As written. */
   readonly zone: string
   readonly #zone: Zone
-  readonly #pattern: CronPattern
-  readonly #options: CronOptions
+  readonly #fields: CronFields
+  readonly #dates: Dates
   readonly #followsRealTime: boolean
   /** The answers given last: `next` is the first slot after each instant from `after` until it. */
   readonly #slots: { after: number; next: number }[] = []
@@ -62,11 +62,10 @@ export class Cron {
     this.expression = fields.expression
     this.zone = zone
     this.#zone = zoneOf(zone)
-    const { second, minute, hour, day, month, weekday } = fields
-    this.#pattern = patternOf([second, minute, hour, day, month, weekday].map(({ text }) => text).join(' '))
-    this.#options = { domAndDow: fields.days === 'both' }
-    this.#followsRealTime = hour.star || hour.all
-    if (this.#localAfter(CALENDAR_START) === undefined) throw impossible(fields)
+    this.#fields = fields
+    this.#dates = datesOf(fields)
+    this.#followsRealTime = fields.hour.star || fields.hour.all
+    if (this.#dates.firstFrom(CALENDAR_START) === undefined) throw impossible(fields)
   }
 
   /**
@@ -127,13 +126,31 @@ export class Cron {
 
   /** The first local time after another one that matches, both as if the zone were UTC. */
   #localAfter(local: number): number | undefined {
-    return new CronDate(new Date(local), 0).increment(this.#pattern, this.#options, false)?.getTime()
+    const today = Math.floor(local / DAY) * DAY
+    const date = this.#dates.firstFrom(today)
+    if (date !== today) return date === undefined ? undefined : date + timeFrom(this.#fields, 0)
+    const time = timeFrom(this.#fields, Math.floor((local - today) / 1000) + 1)
+    if (time < DAY) return today + time
+    const next = this.#dates.firstFrom(today + DAY)
+    return next === undefined ? undefined : next + timeFrom(this.#fields, 0)
   }
 }
 
-/** The pattern without its 10 000 years, which nobody reads when all of them match. */
-function patternOf(text: string): CronPattern {
-  const pattern = new CronPattern(text, undefined, { mode: '6-part' })
-  pattern.year = []
-  return pattern
+/**
+ * The first time of day that matches, in ms; Infinity if there is none left.
+ *
+ * @param from in seconds, inclusive
+ */
+function timeFrom({ hour, minute, second }: CronFields, from: number): number {
+  for (const h of hour.values) {
+    if (h * 3600 + 3599 < from) continue
+    for (const m of minute.values) {
+      if (h * 3600 + m * 60 + 59 < from) continue
+      for (const s of second.values) {
+        const time = h * 3600 + m * 60 + s
+        if (time >= from) return time * 1000
+      }
+    }
+  }
+  return Infinity
 }

@@ -142,11 +142,10 @@ function hintFor(name: unknown): string | undefined {
   return near === undefined ? undefined : `did you mean ${near}?`
 }
 
-/** Drops the oldest entry of a full cache. */
+/** Drops the oldest entries of a full cache. */
 export function makeRoom(cache: Map<unknown, unknown>, limit: number): void {
-  if (cache.size < limit) return
   for (const key of cache.keys()) {
+    if (cache.size < limit) return
     cache.delete(key)
-    return
   }
 }
