@@ -39,7 +39,12 @@ test(
         ),
       )
       let kills = 0
-      for (let at = start + KILL_EVERY / 2 + Math.random() * SECOND; at < end; at += KILL_EVERY) {
+      for (let from = start + KILL_EVERY / 2; from < end; from += KILL_EVERY) {
+        // In turns at any moment, and when all of them have woken and fire.
+        const at =
+          kills % 2 > 0
+            ? from + Math.random() * SECOND
+            : Math.ceil(from / SECOND) * SECOND + Math.random() * 100
         await sleep(Math.max(0, at - Date.now()))
         const victim = Math.floor(Math.random() * nodes.length)
         await nodes[victim]?.kill()

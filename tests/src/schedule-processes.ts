@@ -85,8 +85,7 @@ export class ScheduleProcesses {
   /** What the processes have done so far, in the order of their writing. */
   lines(): Line[] {
     if (!existsSync(this.#log)) return []
-    const whole = readFileSync(this.#log, 'utf8').split('\n').slice(0, -1)
-    return whole.map((line) => JSON.parse(line) as Line)
+    return readFileSync(this.#log, 'utf8').split('\n').flatMap(parseLine)
   }
 
   get #log(): string {
@@ -97,6 +96,15 @@ export class ScheduleProcesses {
     await Promise.all([...this.#running].map((started) => started.kill()))
     await this.storage.close()
     await rm(this.#folder, { recursive: true, force: true })
+  }
+}
+
+/** Nothing for what a kill has cut, or what is being written. */
+function parseLine(text: string): Line[] {
+  try {
+    return [JSON.parse(text) as Line]
+  } catch {
+    return []
   }
 }
 

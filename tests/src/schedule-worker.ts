@@ -35,7 +35,8 @@ let lines = ''
 const note = (line: Line): void => {
   if (lines === '') {
     process.nextTick(() => {
-      writeSync(file, lines)
+      // In front stands the end of a line that somebody else's kill may have cut.
+      writeSync(file, `\n${lines}`)
       lines = ''
     })
   }

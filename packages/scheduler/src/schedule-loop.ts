@@ -21,8 +21,9 @@ import type { Claim, ScheduleStore, Versioned } from './schedule-store.js'
 const POLL = 1000
 /** ms for which claimed schedules are this process's own. If it dies, others fire them then. */
 const LEASE = 5000
-/** Schedules of one claim: a step of some ms for the storage. */
-const BATCH = 250
+/** Schedules of a claim: few at first, so that other processes have their share, and twice as many each time there are more. */
+const FIRST_BATCH = 100
+const MOST_IN_BATCH = 500
 /** Batches between their claim and their put. */
 const FLIGHTS = 4
 /** ms before a look after one that failed: doubled each time, up to the second. */
@@ -154,10 +155,10 @@ export class ScheduleLoop {
   async #takeTurn(): Promise<number> {
     try {
       this.#subscribe()
-      while (this.#running) {
+      for (let batch = FIRST_BATCH; this.#running; batch = Math.min(MOST_IN_BATCH, batch * 2)) {
         this.#again = false
         this.#lastLook = this.#tier.clock.monotonic()
-        const claim = await this.#store.claim(BATCH, LEASE)
+        const claim = await this.#store.claim(batch, LEASE)
         this.#failures = 0
         if (claim.due.length > 0) {
           await this.#takeOff(claim)
