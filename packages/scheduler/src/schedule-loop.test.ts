@@ -477,6 +477,22 @@ describe('a record that changes between claim and put', () => {
     expect((await other.scheduler.get('s'))?.next?.getTime()).toBe(world.at(24 * SECOND))
   })
 
+  it('by an update whose slots have this one too goes on with the new ones', async () => {
+    const [node, other] = [world.node(), world.node({ concurrency: 0 })]
+    await node.pool.start()
+    await node.scheduler.submitInterval('x', '10s', { id: 's' })
+    await world.advance(9990)
+    // It asked for the time just before the slot, and changes the record while that one is fired.
+    other.storage.fail('records.get', { kind: 'late', ms: 20 })
+    node.storage.fail('records.putAll', { kind: 'late', ms: 200, times: 1 })
+    const update = other.scheduler.update('s', { expression: '10,40 * * * * *' })
+    await world.advance(SECOND)
+    await update
+    await world.advance(24 * SECOND)
+    expect(await world.tasks('s')).toEqual([10_000])
+    expect(await node.scheduler.get('s')).toMatchObject({ runs: 1, next: new Date(world.at(40_000)) })
+  })
+
   it('by its end stays ended', async () => {
     const other = await firing(({ scheduler }) => scheduler.cancel('s'))
     await world.advance(MINUTE)
