@@ -485,6 +485,12 @@ describe('a record that changes between claim and put', () => {
     // It asked for the time just before the slot, and changes the record while that one is fired.
     other.storage.fail('records.get', { kind: 'late', ms: 20 })
     node.storage.fail('records.putAll', { kind: 'late', ms: 200, times: 1 })
+    // Or else it would claim the new record before it knows that the old one is gone.
+    node.storage.fail('records.claimDue', {
+      kind: 'late',
+      ms: 500,
+      when: () => world.time > 10_000 && world.time < 11_000,
+    })
     const update = other.scheduler.update('s', { expression: '10,40 * * * * *' })
     await world.advance(SECOND)
     await update
