@@ -5,7 +5,7 @@ import async from 'async'
 import fastq from 'fastq'
 import PQueue from 'p-queue'
 import type { Row } from './suites.js'
-import { Deliveries, pause, payload, percentile, rate, type Payload } from './workload.js'
+import { Deliveries, heap, pause, payload, percentile, rate, type Payload } from './workload.js'
 
 const COUNT = 300_000
 const WORKERS = 10
@@ -137,11 +137,6 @@ async function bytesWaiting(fill: (data: Payload[]) => Promise<unknown>): Promis
   const bytes = (heap() - before) / WAITING
   if (kept === undefined) throw new Error('nothing was kept')
   return bytes
-}
-
-function heap(): number {
-  globalThis.gc?.()
-  return process.memoryUsage().heapUsed
 }
 
 const bytesRow: Row = {

@@ -2,20 +2,19 @@
 import { fork, type ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { fileURLToPath } from 'node:url'
+import { dueAtOnce } from './due-at-once.js'
 import { neotask, PEERS, type AddOptions, type Peer, type Producer } from './redis-peers.js'
 import { callsDuring, usageOf, withServer, type BenchServer } from './redis-server.js'
 import type { Row } from './suites.js'
-import { Deliveries, pause, payload, percentile, rate, type Payload } from './workload.js'
+import { Deliveries, inLanes, IN_FLIGHT, pause, payload, percentile, rate, type Payload } from './workload.js'
 
 /** What is measured, after the warm-up. */
 const COUNT = 30_000
 const WARM_UP = 5_000
 /** For a peer that would take minutes. */
 const FEW = 2000
-const IN_FLIGHT = 100
 const BULK = 1000
 const PRIORITIES = 10
-const DUE_AT_ONCE = 10_000
 
 type Measure = (peer: Peer, server: BenchServer) => Promise<number>
 
@@ -44,14 +43,7 @@ async function addAll(
   optionsOf?: (i: number) => AddOptions,
   from = 0,
 ): Promise<void> {
-  let next = from
-  const lane = async (): Promise<void> => {
-    while (next < from + count) {
-      const i = next++
-      await producer.add(payload(i), optionsOf?.(i))
-    }
-  }
-  await Promise.all(Array.from({ length: inFlight }, lane))
+  await inLanes(from, from + count, inFlight, (i) => producer.add(payload(i), optionsOf?.(i)))
 }
 
 async function addInBulk(producer: Producer, count: number): Promise<void> {
@@ -226,32 +218,23 @@ function offered(perSecond: number, count: number, share: number): Measure {
   }
 }
 
-/** @returns ms by which tasks that are due at one instant are late, p99, where workers wait that are warm */
-const dueAtOnce: Measure = async (peer, { port }) => {
-  const lateness: number[] = []
-  const [warm, deliveries] = [new Deliveries(WARM_UP), new Deliveries(DUE_AT_ONCE)]
-  let at = Infinity
-  const stop = await peer.work(port, IN_FLIGHT, ({ i }) => {
-    if (i < WARM_UP) {
-      warm.count(i)
-      return
-    }
-    lateness.push(Date.now() - at)
-    deliveries.count(i - WARM_UP)
-  })
-  const producer = await peer.produce(port)
-  await addAll(producer, WARM_UP, IN_FLIGHT)
-  await warm.complete
-  at = Date.now() + 6000
-  await addAll(producer, DUE_AT_ONCE, IN_FLIGHT, () => ({ at }), WARM_UP)
-  if (Date.now() > at - 500) throw new Error('the tasks were not stored in time')
-  await deliveries.complete
-  await stop()
-  await producer.close()
-  deliveries.check()
-  if (Math.min(...lateness) < -1) throw new Error('a task ran before its time')
-  return percentile(lateness, 0.99)
-}
+const dueAtOnceOn: Measure = (peer, { port }) =>
+  dueAtOnce(
+    async (handle) => {
+      const stop = await peer.work(port, IN_FLIGHT, handle)
+      const producer = await peer.produce(port)
+      return {
+        add: (data, options) => producer.add(data, options),
+        close: async () => {
+          await stop()
+          await producer.close()
+        },
+      }
+    },
+    // The others are told a delay, and not an instant.
+    peer === PEERS['neotask'] ? 0 : 1,
+    6000,
+  )
 
 const bytesWaiting: Measure = async (peer, server) => {
   const producer = await peer.produce(server.port)
@@ -324,6 +307,11 @@ const prefetchRow: Row = {
   ),
 }
 
+/** @param name of the row */
+export const dueAtOnceRow = (name: string): Row =>
+  // GroupMQ takes minutes for it.
+  row({ name, ...latency, peers: withWait }, dueAtOnceOn)
+
 export const redisRows: readonly Row[] = [
   row(
     { name: 'add, one by one', ...throughput },
@@ -360,8 +348,7 @@ export const redisRows: readonly Row[] = [
     },
     drain(10, byPriority),
   ),
-  // GroupMQ takes minutes for it.
-  row({ name: '10 000 tasks due at one instant, lateness p99', ...latency, peers: withWait }, dueAtOnce),
+  dueAtOnceRow('10 000 tasks due at one instant, lateness p99'),
   row({ name: 'memory of Redis for a waiting task', unit: 'B', better: 'less' }, bytesWaiting),
   row(
     { name: 'commands of Redis for the life of a task, inside scripts too', unit: '', better: 'less' },

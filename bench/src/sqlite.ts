@@ -1,27 +1,15 @@
 /** SQLite (WAL, synchronous NORMAL) beside plainjob and beside what better-sqlite3 itself can do. */
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import { TaskPool } from '@neotask/core'
 import { sqliteStorage } from '@neotask/storage-sqlite'
 import Database from 'better-sqlite3'
 import { better, defineQueue, defineWorker, type Queue } from 'plainjob'
+import { inFile } from './sqlite-file.js'
 import type { Row } from './suites.js'
-import { Deliveries, pause, payload, percentile, rate, type Payload } from './workload.js'
+import { Deliveries, inLanes, IN_FLIGHT, pause, payload, percentile, rate, type Payload } from './workload.js'
 
 const COUNT = 100_000
-const IN_FLIGHT = 100
 /** Tasks that warm the program up, and are not counted. */
 const WARM_UP = 200
-
-async function inFile<T>(use: (path: string) => Promise<T>): Promise<T> {
-  const folder = mkdtempSync(join(tmpdir(), 'neotask-bench-'))
-  try {
-    return await use(join(folder, 'tasks.db'))
-  } finally {
-    rmSync(folder, { recursive: true, force: true })
-  }
-}
 
 const silent = { error() {}, warn() {}, info() {}, debug() {} }
 
@@ -31,12 +19,8 @@ function plainQueue(path: string): Queue {
 
 /** Keeps `IN_FLIGHT` submits in flight until all are stored. @returns ms */
 async function submitAll(pool: TaskPool<Payload>): Promise<number> {
-  let next = 0
   const start = performance.now()
-  const lane = async (): Promise<void> => {
-    while (next < COUNT) await pool.submit(payload(next++))
-  }
-  await Promise.all(Array.from({ length: IN_FLIGHT }, lane))
+  await inLanes(0, COUNT, IN_FLIGHT, (i) => pool.submit(payload(i)))
   return performance.now() - start
 }
 

@@ -1,6 +1,7 @@
 /** The suites by name. A row is one question that is asked of several subjects. */
 import { memoryRows } from './memory.js'
 import { redisRows } from './redis.js'
+import { scheduleRows } from './schedule.js'
 import { sqliteRows } from './sqlite.js'
 import { threadRows } from './threads.js'
 
@@ -18,5 +19,6 @@ export const SUITES: Readonly<Record<string, { readonly rows: readonly Row[] }>>
   memory: { rows: memoryRows },
   sqlite: { rows: sqliteRows },
   redis: { rows: redisRows },
+  schedule: { rows: scheduleRows },
   threads: { rows: threadRows },
 }

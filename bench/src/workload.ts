@@ -10,6 +10,23 @@ const TEXT = 'x'.repeat(100)
 
 export const payload = (i: number): Payload => ({ i, s: TEXT })
 
+/** Calls that are on their way at a time, and tasks that run at a time, unless a row says otherwise. */
+export const IN_FLIGHT = 100
+
+/** Calls `step` for each number from `from` up to `to`, `width` of them at a time. */
+export async function inLanes(
+  from: number,
+  to: number,
+  width: number,
+  step: (i: number) => unknown,
+): Promise<void> {
+  let next = from
+  const lane = async (): Promise<void> => {
+    while (next < to) await step(next++)
+  }
+  await Promise.all(Array.from({ length: width }, lane))
+}
+
 /**
  * Counts what was delivered; {@link Deliveries.check} throws unless each came exactly once. Time counts from the delivery
  * that ends the warm-up: by then code is compiled and scripts are loaded, for who is fast as for who is slow.
@@ -67,6 +84,12 @@ export const rate = (count: number, ms: number): number => (count / ms) * 1000
 export function percentile(values: readonly number[], share: number): number {
   const sorted = [...values].sort((a, b) => a - b)
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? NaN
+}
+
+/** Bytes of the heap in use, once what is not needed any more is gone. */
+export function heap(): number {
+  globalThis.gc?.()
+  return process.memoryUsage().heapUsed
 }
 
 export function pause(ms: number): Promise<void> {

@@ -56,6 +56,12 @@ describe('options.md', () => {
     expect(headings(section(text, title), 3).sort()).toEqual([...members(source(file), name), ...more].sort())
   })
 
+  it('names every option of schedules', () => {
+    const file = read('packages', 'scheduler', 'src', 'schedule-options.ts')
+    const options = [...members(file, 'ScheduleOptions'), ...members(file, 'CronOptions')]
+    expect(headings(section(text, 'Options of schedules'), 3).sort()).toEqual(options.sort())
+  })
+
   it('names every option of the SQLite storage', () => {
     const options = members(
       read('packages', 'storage-sqlite', 'src', 'sqlite-storage.ts'),

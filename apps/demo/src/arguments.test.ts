@@ -44,6 +44,15 @@ describe('what is taken', () => {
       expect(await read('--redis', url)).toMatchObject({ storage: url })
   })
 
+  it('takes the time between two looks', async () => {
+    expect(await read()).toMatchObject({ every: undefined })
+    expect(await read('--every', '5s')).toMatchObject({ every: 5000 })
+    for (const text of ['5', '0s', '10ms', 'soon', '', '2d'])
+      await expect(read('--every', text)).rejects.toThrow(
+        /--every: expected a duration .* from 1s to 1d, got/,
+      )
+  })
+
   it('helps, whatever else is there', async () => {
     expect(await read('--help', 'nowhere')).toBe('help')
     expect(await read('-h')).toBe('help')

@@ -2,6 +2,7 @@
  * The command line: what may stand on it, and one clear line for what may not. Nothing is opened or created here, so a
  * command that is refused leaves no trace.
  */
+import { parseDuration } from '@neotask/core'
 import { realpath, stat } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { dirname, resolve } from 'node:path'
@@ -14,6 +15,8 @@ export interface Arguments {
   readonly storage: string | undefined
   readonly concurrency: number
   readonly fresh: boolean
+  /** ms between two looks at the folder; `undefined` to read its files once. */
+  readonly every: number | undefined
 }
 
 /** What relative paths start from, and the folder that is read when none is named. */
@@ -28,6 +31,9 @@ export class UsageError extends Error {
 }
 
 const MOST = 1000
+/** ms between two looks, at least and at most. */
+const SHORTEST = 1000
+const LONGEST = 86_400_000
 /** Hashing is done here and compression in Node's four threads, so more does not help much. */
 const DEFAULT_CONCURRENCY = Math.max(4, 2 * availableParallelism())
 
@@ -43,6 +49,7 @@ it in several terminals: they share the work.
                      default: a SQLite file in the cache folder, one for each folder read
   --redis <url>      tasks in a Redis server instead: redis://localhost:6379
   --concurrency <n>  files worked on at the same time, 1 to ${MOST}; default: ${DEFAULT_CONCURRENCY}
+  --every <duration> look at the folder again and again, by a schedule that lives with the tasks: 5s, 1h30m
   --fresh            start over, whatever was finished before
   --help             show this
 
@@ -53,6 +60,7 @@ const OPTIONS = {
   storage: { type: 'string' },
   redis: { type: 'string' },
   concurrency: { type: 'string' },
+  every: { type: 'string' },
   fresh: { type: 'boolean', default: false },
   help: { type: 'boolean', short: 'h', default: false },
 } as const satisfies ParseArgsConfig['options']
@@ -72,6 +80,7 @@ export async function readArguments(
     concurrency: readConcurrency(values.concurrency),
     storage: await readPlace(values, base),
     fresh: values.fresh,
+    every: values.every === undefined ? undefined : readEvery(values.every),
     folder: await readFolder(folder === undefined ? defaultFolder : resolve(base, folder), folder),
   }
 }
@@ -94,6 +103,14 @@ function readConcurrency(text: string | undefined): number {
   const value = /^\d+$/.test(text) ? Number(text) : NaN
   if (value >= 1 && value <= MOST) return value
   throw new UsageError(`--concurrency: expected a whole number from 1 to ${MOST}, got '${text}'`)
+}
+
+function readEvery(text: string): number {
+  try {
+    return parseDuration(text, '--every', { min: SHORTEST, max: LONGEST })
+  } catch (error) {
+    throw new UsageError((error as Error).message)
+  }
 }
 
 /** Where the tasks live, by whichever of the two options is there. */

@@ -6,7 +6,7 @@ import { once } from 'node:events'
 import { mkdir, mkdtemp, readdir, realpath, rm, symlink, truncate, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
 import { redisUrl } from '../../../tests/src/redis-server.js'
 import type { Analysis } from './analyse.js'
 import { currentQueue } from './place.js'
@@ -365,5 +365,29 @@ describe('stopped in the middle', { timeout: 60_000 }, () => {
     expect(performance.now() - begin).toBeLessThan(3000)
     expect(output.stdout).not.toContain('The pool')
     await storage.close()
+  })
+})
+
+describe('--every', () => {
+  it('looks again and again, and goes on with the same slots when it is started again', async () => {
+    await plant(3, 100)
+    const looks = (text: string): string[] => text.match(/^\d\d:\d\d:\d\d {2}\d+ files.*$/gm) ?? []
+    const run = async (atLeast: number): Promise<string> => {
+      const { child, output, ended } = start([tree, '--storage', url, '--every', '1s'])
+      await vi.waitFor(() => expect(looks(output.stdout).length).toBeGreaterThanOrEqual(atLeast), {
+        timeout: 20_000,
+      })
+      child.kill('SIGINT')
+      const { code, stdout, stderr } = await ended
+      expect([code, stderr]).toEqual([130, 'Stopped. The same command goes on with the same slots.\n'])
+      return stdout
+    }
+    const first = await run(2)
+    expect(first).toContain('The next look is at')
+    expect(looks(first)[1]).toMatch(/3 files, .*, as before$/)
+    await writeFile(join(tree, 'new.txt'), 'x')
+    const second = await run(1)
+    expect(second).toMatch(/The schedule is there since \d\d:\d\d:\d\d, with [2-9] looks/)
+    expect(looks(second)[0]).toContain('4 files')
   })
 })

@@ -1,11 +1,11 @@
 /**
  * The demo: one task for each file below a folder, in a pool on one SQLite file or in Redis. Each task's id is made from what the
  * file was, so a second start, after the end or after kill -9, finds what the first one finished and goes on from
- * there.
+ * there. With `--every` it looks at the folder again and again instead, by a schedule in the same place.
  *
  * The report goes to stdout, progress and trouble to stderr.
  */
-import { NeoTaskError, openStorage, TaskPool } from '@neotask/core'
+import { formatDuration, NeoTaskError, openStorage, TaskPool } from '@neotask/core'
 import { join } from 'node:path'
 import { analyse, type Analysis } from './analyse.js'
 import { HELP, readArguments, UsageError, type Arguments } from './arguments.js'
@@ -15,6 +15,7 @@ import { Progress } from './progress.js'
 import { reportPool, reportResults, Totals } from './report.js'
 import { listenForStop } from './stop.js'
 import { taskIdOf, walk, type FoundFile } from './walk.js'
+import { watch } from './watch.js'
 
 /** The data of a task. */
 interface Task {
@@ -57,12 +58,21 @@ async function main(args: readonly string[]): Promise<number> {
   }
 }
 
-async function run({ folder, fresh, concurrency, storage: given }: Arguments): Promise<number> {
+async function run({ folder, fresh, concurrency, storage: given, every }: Arguments): Promise<number> {
   const url = given ?? (await defaultStorage(folder))
   const stop = listenForStop()
   const storage = await openStorage(url)
   try {
     const queue = fresh ? await freshQueue(storage, folder) : await currentQueue(storage, folder)
+    if (every !== undefined) {
+      print(
+        `${printable(folder)}, every ${formatDuration(every)}\nThe schedule is in ${printable(withoutPassword(url))}\n`,
+      )
+      const line = (text: string): void => print(`${text}\n`)
+      await watch({ storage, queue, folder, except: filesOf(url), every, stop, print: line, say })
+      say(url === 'memory:' ? 'Stopped.' : 'Stopped. The same command goes on with the same slots.')
+      return stop.code ?? 0
+    }
     const pool: FilePool = new TaskPool({
       storage,
       queue,

@@ -37,6 +37,12 @@ export type ErrorCode =
   | 'STORAGE_UNAVAILABLE'
   | 'STORAGE_FORMAT'
   | 'NOT_REPLICATED'
+  | 'SCHEDULE_NOT_FOUND'
+  | 'CRON_INVALID'
+  | 'ZONE_INVALID'
+  | 'INTERVAL_INVALID'
+  | 'DATE_INVALID'
+  | 'WINDOW_INVALID'
 
 export interface NeoTaskErrorOptions {
   /** What caused it; kept as the standard `error.cause`. */

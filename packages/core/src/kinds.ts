@@ -22,6 +22,7 @@ import type { Claimed } from './storage.js'
 import { Priority } from './task.js'
 
 interface Kind {
+  readonly definition: TaskDefinition | undefined
   /** A file's runs in threads. */
   readonly handler: Handler<never> | URL | undefined
   readonly retry: RetryPolicy
@@ -74,7 +75,7 @@ export class Kinds {
     // A pool that knows nothing else may submit for the executors of others.
     if (executor !== undefined || this.#kinds.size === 0) {
       const priority = Priority.normal
-      this.#kinds.set(EXECUTOR, { handler, retry, timeout, priority, tags: undefined })
+      this.#kinds.set(EXECUTOR, { definition: undefined, handler, retry, timeout, priority, tags: undefined })
     }
   }
 
@@ -148,6 +149,7 @@ function resolveKind(task: TaskDefinition, retry: RetryPolicy, timeout: number |
   checkObject(defaults, 'tasks')
   checkDefaults(defaults, `task ${task.name}`)
   return {
+    definition: task,
     handler: task.handler,
     retry: defaults.retry === undefined ? retry : resolveRetry(defaults.retry, 'retry', retry),
     timeout: defaults.timeout === undefined ? timeout : parseDuration(defaults.timeout, 'timeout'),

@@ -1,9 +1,21 @@
 /** Records and locks of the memory storage. */
 import { PriorityQueue } from './priority-queue.js'
 import { keepBytes } from './memory-task.js'
-import type { Encoded, LocksFace, PutOptions, RecordQuery, RecordsFace, StoredRecord } from './storage.js'
+import type {
+  DueQuery,
+  DueReply,
+  Encoded,
+  LocksFace,
+  PutOptions,
+  RecordPut,
+  RecordQuery,
+  RecordsFace,
+  StoredRecord,
+} from './storage.js'
 
 const MAX_PAGE = 500
+/** Other records of a group among which the next of a prefix is looked for. */
+const MAX_LOOK = 100
 /** Records whose end has passed that one write removes. */
 const PRUNE_LIMIT = 20
 const SLACK = 512
@@ -11,7 +23,8 @@ const SLACK = 512
 /** The records of one tenant. A change replaces the object, so an entry of an old one in a queue is known to be dead. */
 class Tenant {
   readonly byKey = new Map<string, StoredRecord>()
-  readonly byDue = new PriorityQueue<StoredRecord>()
+  /** By groups of keys. */
+  readonly byDue = new Map<string, PriorityQueue<StoredRecord>>()
   readonly byEnd = new PriorityQueue<StoredRecord>()
   #sorted: string[] | undefined
 
@@ -23,9 +36,8 @@ class Tenant {
   set(record: StoredRecord): void {
     if (!this.byKey.has(record.key)) this.#sorted = undefined
     this.byKey.set(record.key, record)
-    if (record.dueAt !== undefined) this.byDue.push(record.dueAt, record)
+    if (record.dueAt !== undefined) this.#pushDue(record.dueAt, record)
     if (record.expiresAt !== undefined) this.byEnd.push(record.expiresAt, record)
-    this.#tidy(this.byDue)
     this.#tidy(this.byEnd)
   }
 
@@ -38,6 +50,51 @@ class Tenant {
       const record = this.byEnd.pop() as StoredRecord
       if (this.byKey.get(record.key) === record) this.delete(record.key)
     }
+  }
+
+  #pushDue(dueAt: number, record: StoredRecord): void {
+    const group = groupOf(record.key)
+    let queue = this.byDue.get(group)
+    if (queue === undefined) this.byDue.set(group, (queue = new PriorityQueue()))
+    queue.push(dueAt, record)
+    this.#tidy(queue)
+  }
+
+  /** The due records of the prefix, longest due first, and ms until the next one behind them; takes nothing out. */
+  due(prefix: string, most: number, now: number): { due: StoredRecord[]; nextDueIn: number | undefined } {
+    const due: StoredRecord[] = []
+    let next = Infinity
+    for (const [group, queue] of this.#groups(prefix)) {
+      const seen: StoredRecord[] = []
+      let others = 0
+      let found = 0
+      for (let record = queue.peek(); record !== undefined; record = queue.peek()) {
+        const dueAt = record.dueAt as number
+        if (this.get(record.key, now) === record) {
+          const isOwn = record.key.startsWith(prefix)
+          const isLast = dueAt > now && (isOwn || ++others === MAX_LOOK)
+          if (isLast) next = Math.min(next, dueAt - now)
+          if (isLast || found > most) break
+          if (isOwn) {
+            found++
+            due.push(record)
+          }
+          seen.push(record)
+        }
+        queue.pop()
+      }
+      for (const record of seen) queue.push(record.dueAt as number, record)
+      if (queue.size === 0) this.byDue.delete(group)
+    }
+    due.sort((one, other) => (one.dueAt as number) - (other.dueAt as number))
+    return { due, nextDueIn: next === Infinity ? undefined : next }
+  }
+
+  #groups(prefix: string): (readonly [string, PriorityQueue<StoredRecord>])[] {
+    const own = groupOf(prefix)
+    if (own === '') return [...this.byDue].filter(([group]) => group === '' || group.startsWith(prefix))
+    const queue = this.byDue.get(own)
+    return queue === undefined ? [] : [[own, queue]]
   }
 
   /** All keys in order. */
@@ -69,7 +126,15 @@ export class MemoryRecords implements RecordsFace {
     value: Encoded,
     options: PutOptions = {},
   ): Promise<number | 'conflict'> {
+    return this.#put(tenant, key, value, options, this.#now())
+  }
+
+  async putAll(tenant: string, puts: readonly RecordPut[]): Promise<(number | 'conflict')[]> {
     const now = this.#now()
+    return puts.map(({ key, value, options = {} }) => this.#put(tenant, key, value, options, now))
+  }
+
+  #put(tenant: string, key: string, value: Encoded, options: PutOptions, now: number): number | 'conflict' {
     const records = this.#tenant(tenant)
     const version = records.get(key, now)?.version ?? 0
     if (options.ifVersion !== undefined && options.ifVersion !== version) return 'conflict'
@@ -113,24 +178,19 @@ export class MemoryRecords implements RecordsFace {
     return { records: found }
   }
 
-  async claimDue(
-    tenant: string,
-    query: { prefix?: string; limit: number; leaseMs: number },
-  ): Promise<StoredRecord[]> {
+  async claimDue(tenant: string, query: DueQuery): Promise<DueReply> {
     const now = this.#now()
     const records = this.#tenant(tenant)
     const { prefix = '', limit, leaseMs } = query
-    const claimed: StoredRecord[] = []
-    const others: StoredRecord[] = []
-    while (claimed.length < limit && (records.byDue.peekKey() ?? Infinity) <= now) {
-      const record = records.byDue.pop() as StoredRecord
-      if (records.get(record.key, now) !== record) continue
-      if (!record.key.startsWith(prefix)) others.push(record)
-      else claimed.push({ ...record, version: record.version + 1, dueAt: now + leaseMs })
-    }
-    for (const record of others) records.byDue.push(record.dueAt as number, record)
+    const { due, nextDueIn } = records.due(prefix, limit, now)
+    const claimed = due.slice(0, Math.max(0, limit)).map((record): StoredRecord => {
+      return { ...record, version: record.version + 1, dueAt: now + leaseMs }
+    })
     for (const record of claimed) records.set(record)
-    return claimed
+    if (due.length > claimed.length) return { records: claimed, now, nextDueIn: 0 }
+    // Those that were taken are due again with the end of their lease.
+    const isLease = claimed.length > 0 && (nextDueIn ?? Infinity) > leaseMs
+    return { records: claimed, now, nextDueIn: isLease ? leaseMs : nextDueIn }
   }
 
   /** Puts a record from within another step. */
@@ -144,6 +204,9 @@ export class MemoryRecords implements RecordsFace {
     return records
   }
 }
+
+/** What the key begins with, up to its first `/`; empty when it has none. */
+const groupOf = (key: string): string => key.slice(0, key.indexOf('/') + 1)
 
 /** Where a page begins: by halving. */
 function firstAfter(keys: readonly string[], prefix: string, cursor: string | undefined): number {

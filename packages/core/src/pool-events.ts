@@ -20,6 +20,10 @@ export interface PoolEvents {
   'node.overloaded': { node: string } & Overload
   /** It claims again, `duration` ms later. */
   'node.recovered': { node: string; duration: number }
+  /** The slot of a schedule was fired by this process; `slot` in ms since 1970. */
+  'schedule.fired': { id: string; slot: number; taskId: string }
+  /** The slot of a schedule was left out; `reason` as its history gives it. */
+  'schedule.skipped': { id: string; slot: number; reason: string }
   /** Something went wrong outside any call: the storage failed, a listener threw, a service died. */
   'pool.error': { error: unknown; while: string }
 }

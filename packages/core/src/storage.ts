@@ -567,18 +567,50 @@ export interface RecordsFace {
   get(tenant: string, key: string): Promise<StoredRecord | undefined>
   /** @returns the new version, or `conflict` when `ifVersion` is not the present one */
   put(tenant: string, key: string, value: Encoded, options?: PutOptions): Promise<number | 'conflict'>
+  /**
+   * The same for at most 500 records in one step, each by itself: a conflict of one does not touch the others.
+   *
+   * @returns one outcome for each, in order
+   */
+  putAll(tenant: string, puts: readonly RecordPut[]): Promise<(number | 'conflict')[]>
   /** @returns whether it was there (and, with `ifVersion`, had that version) */
   delete(tenant: string, key: string, options?: { ifVersion?: number }): Promise<boolean>
   /** One page by key order. */
   list(tenant: string, query: RecordQuery): Promise<{ records: StoredRecord[]; cursor?: string }>
   /**
    * Takes records that are due, longest due first, and puts their due time `leaseMs` ahead in the same step, so
-   * that nobody else takes them meanwhile. The version grows, so that only the claimer's compare-and-set holds.
+   * that nobody else takes them meanwhile. The version grows, so that only the claimer's compare-and-set holds. With a
+   * limit of 0 it takes nothing, and tells the time.
+   *
+   * What a key begins with, up to its first `/`, is its group: a claim by a prefix that has a `/` costs by what its own
+   * group has, however much is due in others.
    */
-  claimDue(
-    tenant: string,
-    query: { prefix?: string; limit: number; leaseMs: number },
-  ): Promise<StoredRecord[]>
+  claimDue(tenant: string, query: DueQuery): Promise<DueReply>
+}
+
+export interface DueQuery {
+  readonly prefix?: string | undefined
+  /** Records, at most 500. */
+  readonly limit: number
+  readonly leaseMs: number
+}
+
+export interface DueReply {
+  readonly records: StoredRecord[]
+  /** The storage's time, ms since 1970, by which it was decided what is due. */
+  readonly now: number
+  /**
+   * ms until the next record of the prefix is due, those included that were taken now; 0 when more are due already,
+   * `undefined` when none has a due time. Behind 100 other records of its group a storage need not look further: then it
+   * is the time until the last of those is due, which is no later.
+   */
+  readonly nextDueIn?: number | undefined
+}
+
+export interface RecordPut {
+  readonly key: string
+  readonly value: Encoded
+  readonly options?: PutOptions | undefined
 }
 
 export interface StoredRecord {

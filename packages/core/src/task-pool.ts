@@ -101,6 +101,24 @@ interface Parts {
   readonly lifecycle: LifecycleManager
 }
 
+/** What `tier.ts` makes a tier of. */
+export interface PoolInside {
+  readonly ref: QueueRef
+  readonly options: ResolvedOptions
+  readonly kinds: Kinds
+  readonly events: EventBus<PoolEvents>
+  /** The lifecycle manager, once the storage is open; opens it. */
+  lifecycle(): Promise<LifecycleManager>
+  /** As `submit` would store it; refuses what `submit` refuses. */
+  create(first: unknown, second: unknown, third: SubmitOptions | undefined): Promise<Submission>
+  readonly call: <T>(what: string, call: (storage: Storage) => Promise<T>) => Promise<T>
+  readonly consume: () => void
+  readonly trouble: (error: unknown, during: string) => void
+}
+
+/** The inside of a pool, for tiers. */
+export let insideOf: (pool: TaskPool) => PoolInside
+
 const MOST_IN_FLIGHT = 2000
 /** Tasks of a batch that are made in one turn of the event loop. */
 const TURN = 200
@@ -108,6 +126,23 @@ const TURN = 200
 const START_AGAIN = 1000
 
 export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable {
+  static {
+    insideOf = (pool) => ({
+      ref: pool.#ref,
+      options: pool.#options,
+      kinds: pool.#kinds,
+      events: pool.#events,
+      lifecycle: async () => (pool.#parts ?? (await pool.#open())).lifecycle,
+      create: async (first, second, third) => {
+        const parts = pool.#parts ?? (await pool.#open())
+        return await pool.#create(parts, first, second, third, () => {}, false)
+      },
+      call: (what, call) => pool.#call(what, call),
+      consume: () => pool.#consume(),
+      trouble: (error, during) => pool.#trouble(error, during),
+    })
+  }
+
   readonly #options: ResolvedOptions
   readonly #kinds: Kinds
   readonly #ref: QueueRef

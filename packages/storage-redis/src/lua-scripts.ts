@@ -97,10 +97,14 @@ end`,
 return {
 all = S .. 'rec:' .. tenant,
 keys = S .. 'reckeys:' .. tenant,
-due = S .. 'recdue:' .. tenant,
+due = S .. 'recdue:' .. tenant .. ':',
+groups = S .. 'recgroups:' .. tenant,
 ends = S .. 'recend:' .. tenant,
 label = S .. 'reclabel:' .. tenant .. ':',
 }
+end
+local function groupOf(key)
+return string.match(key, '^[^/]*/') or ''
 end
 local function recordRead(k, key)
 local packed = C('HGET', k.all, key)
@@ -112,19 +116,22 @@ end
 local function recordDrop(k, key, record)
 C('HDEL', k.all, key)
 C('ZREM', k.keys, key)
-C('ZREM', k.due, key)
+C('ZREM', k.due .. groupOf(key), key)
 C('ZREM', k.ends, key)
 for _, label in ipairs(record.l or {}) do C('ZREM', k.label .. label, key) end
 end
 local function recordWrite(k, key, old, record)
 if old then
 for _, label in ipairs(old.l or {}) do C('ZREM', k.label .. label, key) end
-if old.d and not record.d then C('ZREM', k.due, key) end
+if old.d and not record.d then C('ZREM', k.due .. groupOf(key), key) end
 if old.e and not record.e then C('ZREM', k.ends, key) end
 end
 C('HSET', k.all, key, cmsgpack.pack(record))
 if not old then C('ZADD', k.keys, 0, key) end
-if record.d then C('ZADD', k.due, record.d, key) end
+if record.d then
+local group = groupOf(key)
+if C('ZADD', k.due .. group, record.d, key) == 1 then C('SADD', k.groups, group) end
+end
 if record.e then C('ZADD', k.ends, record.e, key) end
 for _, label in ipairs(record.l or {}) do C('ZADD', k.label .. label, 0, key) end
 end
@@ -2397,15 +2404,23 @@ local record = recordRead(k, key)
 return record and { key, cmsgpack.pack(record) } or {}
 end
 function actions.put()
-local record, old = recordRead(k, key)
+local versions = {}
+for i = 4, #ARGV, 3 do
+local one = ARGV[i]
+local record, old = recordRead(k, one)
 local version = record and record.n or 0
-if ARGV[5] ~= '' and tonumber(ARGV[5]) ~= version then return 0 end
-local m = cmsgpack.unpack(ARGV[6])
-recordWrite(k, key, old, {
+if ARGV[i + 1] ~= '' and tonumber(ARGV[i + 1]) ~= version then
+versions[#versions + 1] = 0
+else
+local m = cmsgpack.unpack(ARGV[i + 2])
+recordWrite(k, one, old, {
 v = m.v, n = version + 1, l = m.l, d = m.d or (m.i and now + m.i) or nil, e = m.e and now + m.e or nil,
 })
+versions[#versions + 1] = version + 1
+end
+end
 recordPrune(k, 20)
-return version + 1
+return versions
 end
 function actions.delete()
 local record = recordRead(k, key)
@@ -2447,27 +2462,69 @@ return out
 end
 end
 end
-function actions.due()
-local limit, out, from = tonumber(ARGV[5]), {}, 0
-while #out < 2 * limit do
-local page = C('ZRANGEBYSCORE', k.due, '-inf', now, 'LIMIT', from, 100)
-if #page == 0 then break end
-local taken = 0
+local function groups()
+local own = groupOf(key)
+if own ~= '' then return { own } end
+local found = {}
+for _, group in ipairs(C('SMEMBERS', k.groups)) do
+if group == '' or string.sub(group, 1, #key) == key then found[#found + 1] = group end
+end
+return found
+end
+local function addDue(due, set, most)
+local from, found = 0, 0
+while found < most do
+local page = C('ZRANGEBYSCORE', set, '-inf', now, 'LIMIT', from, 100)
 for _, one in ipairs(page) do
 local record = string.sub(one, 1, #key) == key and recordRead(k, one)
-if record and #out < 2 * limit then
+if record then
+due[#due + 1] = { one, record }
+found = found + 1
+if found == most then return end
+end
+end
+if #page < 100 then return end
+from = from + 100
+end
+end
+local function nextDueIn(set)
+local page = C('ZRANGEBYSCORE', set, '(' .. int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+if #page == 2 and not (string.sub(page[1], 1, #key) == key and recordRead(k, page[1])) then
+page = C('ZRANGEBYSCORE', set, '(' .. int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 100)
+end
+for i = 1, #page, 2 do
+if string.sub(page[i], 1, #key) == key and recordRead(k, page[i]) then return page[i + 1] - now end
+end
+return #page == 200 and page[200] - now or math.huge
+end
+function actions.due()
+local limit, lease, due = tonumber(ARGV[5]), tonumber(ARGV[6]), {}
+local from = groups()
+for _, group in ipairs(from) do addDue(due, k.due .. group, limit + 1) end
+if #from > 1 then
+table.sort(due, function(a, b)
+if a[2].d ~= b[2].d then return a[2].d < b[2].d end
+return a[1] < b[1]
+end)
+end
+local out, nextIn = { int(now), '' }, math.huge
+for i = 1, math.min(limit, #due) do
+local one, record = due[i][1], due[i][2]
 record.n = record.n + 1
-record.d = now + tonumber(ARGV[6])
+record.d = now + lease
 guard()
-C('HSET', k.all, one, cmsgpack.pack(record))
-C('ZADD', k.due, record.d, one)
-taken = taken + 1
+local packed = cmsgpack.pack(record)
+C('HSET', k.all, one, packed)
+C('ZADD', k.due .. groupOf(one), record.d, one)
 out[#out + 1] = one
-out[#out + 1] = cmsgpack.pack(record)
+out[#out + 1] = packed
 end
+if #due > limit then
+nextIn = 0
+else
+for _, group in ipairs(from) do nextIn = math.min(nextIn, nextDueIn(k.due .. group)) end
 end
-from = from + #page - taken
-end
+if nextIn < math.huge then out[2] = tostring(nextIn) end
 return out
 end
 return actions[ARGV[3]]()`,

@@ -1,5 +1,14 @@
 /** Records of a tenant: small values with compare-and-set, labels, a due time and an end. */
-import type { Encoded, PutOptions, RecordQuery, RecordsFace, StoredRecord } from '@neotask/core'
+import type {
+  DueQuery,
+  DueReply,
+  Encoded,
+  PutOptions,
+  RecordPut,
+  RecordQuery,
+  RecordsFace,
+  StoredRecord,
+} from '@neotask/core'
 import type { Argument, Connection, Reply } from './connection.js'
 import { tagged, untagged } from './definition.js'
 import { escapeName } from './keys.js'
@@ -26,16 +35,26 @@ export class RedisRecords implements RecordsFace {
     value: Encoded,
     options: PutOptions = {},
   ): Promise<number | 'conflict'> {
-    const { ifVersion, dueIn, dueAt, expiresIn, labels } = options
-    const details = pack({
-      v: tagged(value),
-      d: dueAt,
-      i: dueIn,
-      e: expiresIn,
-      l: labels?.length ? [...new Set(labels)] : undefined,
-    })
-    const version = (await this.#run(tenant, ['put', key, ifVersion ?? '', details])) as number
-    return version === 0 ? 'conflict' : version
+    const [version] = await this.putAll(tenant, [{ key, value, options }])
+    return version as number | 'conflict'
+  }
+
+  async putAll(tenant: string, puts: readonly RecordPut[]): Promise<(number | 'conflict')[]> {
+    if (puts.length === 0) return []
+    const args: Argument[] = ['put']
+    for (const { key, value, options = {} } of puts) {
+      const { ifVersion, dueIn, dueAt, expiresIn, labels } = options
+      const details = pack({
+        v: tagged(value),
+        d: dueAt,
+        i: dueIn,
+        e: expiresIn,
+        l: labels?.length ? [...new Set(labels)] : undefined,
+      })
+      args.push(key, ifVersion ?? '', details)
+    }
+    const versions = listOf(await this.#run(tenant, args)) as number[]
+    return versions.map((version) => (version === 0 ? 'conflict' : version))
   }
 
   async delete(tenant: string, key: string, options: { ifVersion?: number } = {}): Promise<boolean> {
@@ -57,12 +76,15 @@ export class RedisRecords implements RecordsFace {
     return { records: parseRecords(reply.slice(0, -1)), ...(next !== '' && { cursor: next.slice(1) }) }
   }
 
-  async claimDue(
-    tenant: string,
-    query: { prefix?: string; limit: number; leaseMs: number },
-  ): Promise<StoredRecord[]> {
+  async claimDue(tenant: string, query: DueQuery): Promise<DueReply> {
     const { prefix = '', limit, leaseMs } = query
-    return parseRecords(await this.#run(tenant, ['due', prefix, limit, leaseMs]))
+    const reply = listOf(await this.#run(tenant, ['due', prefix, limit, leaseMs]))
+    const next = textOf(reply[1])
+    return {
+      records: parseRecords(reply.slice(2)),
+      now: Number(textOf(reply[0])),
+      nextDueIn: next === '' ? undefined : Number(next),
+    }
   }
 
   #run(tenant: string, args: readonly Argument[]): Promise<Reply> {

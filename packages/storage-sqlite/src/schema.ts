@@ -201,7 +201,8 @@ CREATE TABLE neotask_records (
   expires INTEGER,
   UNIQUE (tenant, key)
 ) STRICT;
-CREATE INDEX neotask_records_due ON neotask_records (tenant, due) WHERE due IS NOT NULL;
+-- What a key begins with, up to its first '/', is its group: what is due is looked for in one.
+CREATE INDEX neotask_records_due ON neotask_records (tenant, substr(key, 1, instr(key, '/')), due) WHERE due IS NOT NULL;
 CREATE INDEX neotask_records_expires ON neotask_records (expires) WHERE expires IS NOT NULL;
 CREATE TABLE neotask_labels (
   tenant TEXT NOT NULL,

@@ -1,5 +1,14 @@
 /** The records face. */
-import type { Encoded, PutOptions, RecordQuery, RecordsFace, StoredRecord } from '@neotask/core'
+import type {
+  DueQuery,
+  DueReply,
+  Encoded,
+  PutOptions,
+  RecordPut,
+  RecordQuery,
+  RecordsFace,
+  StoredRecord,
+} from '@neotask/core'
 import type { Connection } from './connection.js'
 import {
   deleteRecord,
@@ -11,6 +20,8 @@ import {
 } from './record-store.js'
 
 const MAX_PAGE = 500
+/** Other records of a group among which the next of a prefix is looked for. */
+const MAX_LOOK = 100
 
 const BY_KEY = `SELECT ${RECORD_COLUMNS} FROM neotask_records WHERE tenant = ? AND key > ? AND key >= ?
   AND (expires IS NULL OR expires > ?) ORDER BY key LIMIT ?`
@@ -19,9 +30,20 @@ const BY_LABEL = `SELECT ${RECORD_COLUMNS.split(', ')
   .join(', ')} FROM neotask_labels l
   JOIN neotask_records r ON r.tenant = l.tenant AND r.key = l.key WHERE l.tenant = ? AND l.label = ? AND l.key > ?
   AND l.key >= ? AND (r.expires IS NULL OR r.expires > ?) ORDER BY l.key LIMIT ?`
+// As the index on what is due has it.
+const GROUP = `substr(key, 1, instr(key, '/'))`
 // substr and length count characters, so that no character of the prefix means anything else.
-const DUE = `SELECT ${RECORD_COLUMNS} FROM neotask_records WHERE tenant = ? AND due <= ? AND (expires IS NULL OR expires > ?)
-  AND substr(key, 1, length(?)) = ? ORDER BY due, key LIMIT ?`
+const due = (group: string): string =>
+  `SELECT ${RECORD_COLUMNS} FROM neotask_records WHERE tenant = ? ${group} AND due <= ?
+  AND (expires IS NULL OR expires > ?) AND substr(key, 1, length(?)) = ? ORDER BY due, key LIMIT ?`
+// Of what is due later the first with the prefix, and the last of all that were looked at.
+const next = (group: string): string =>
+  `SELECT min(CASE WHEN own THEN due END), max(due), count(*) FROM (
+  SELECT due, substr(key, 1, length(?)) = ? AS own FROM neotask_records
+  WHERE tenant = ? ${group} AND due > ? AND (expires IS NULL OR expires > ?) ORDER BY due LIMIT ${MAX_LOOK})`
+const IN_GROUP = `AND ${GROUP} = ?`
+const DUE = { inGroup: due(IN_GROUP), anywhere: due('') }
+const NEXT = { inGroup: next(IN_GROUP), anywhere: next('') }
 const LEASE = 'UPDATE neotask_records SET due = ?, version = version + 1 WHERE tenant = ? AND key = ?'
 
 export class SqliteRecords implements RecordsFace {
@@ -42,6 +64,18 @@ export class SqliteRecords implements RecordsFace {
     const { database } = this.#connection
     return database.patiently(() =>
       database.write(() => putRecord(database, tenant, key, value, options, database.clock.now())),
+    )
+  }
+
+  putAll(tenant: string, puts: readonly RecordPut[]): Promise<(number | 'conflict')[]> {
+    const { database } = this.#connection
+    return database.patiently(() =>
+      database.write(() => {
+        const now = database.clock.now()
+        return puts.map(({ key, value, options = {} }) =>
+          putRecord(database, tenant, key, value, options, now),
+        )
+      }),
     )
   }
 
@@ -75,25 +109,46 @@ export class SqliteRecords implements RecordsFace {
     )
   }
 
-  claimDue(
-    tenant: string,
-    query: { prefix?: string; limit: number; leaseMs: number },
-  ): Promise<StoredRecord[]> {
+  claimDue(tenant: string, query: DueQuery): Promise<DueReply> {
     const { database } = this.#connection
     const { prefix = '', limit, leaseMs } = query
+    const group = prefix.slice(0, prefix.indexOf('/') + 1)
+    const which = group === '' ? 'anywhere' : 'inGroup'
+    const place = group === '' ? [tenant] : [tenant, group]
+    // One more, to know whether there is more.
+    const look = (now: number): StoredTuple[] =>
+      database.all<StoredTuple>(DUE[which], ...place, now, now, prefix, prefix, limit + 1)
+    const nextDueIn = (now: number): number | undefined => {
+      const found = database.get<[own: number | null, last: number | null, count: number]>(
+        NEXT[which],
+        prefix,
+        prefix,
+        ...place,
+        now,
+        now,
+      )
+      const [own = null, last = null, count = 0] = found ?? []
+      const dueAt = own ?? (count === MAX_LOOK ? last : null)
+      return dueAt === null ? undefined : dueAt - now
+    }
     return database.patiently(() => {
-      const look = (): StoredTuple[] => {
-        const now = database.clock.now()
-        return database.all<StoredTuple>(DUE, tenant, now, now, prefix, prefix, limit)
-      }
       // Most looks find nothing, and need not write.
-      if (database.read(look).length === 0) return []
-      return database.write(() => {
-        const dueAt = Math.ceil(database.clock.now() + leaseMs)
-        return look().map((tuple) => {
+      const idle = database.read((): DueReply | undefined => {
+        const now = database.clock.now()
+        const due = look(now).length
+        if (due === 0) return { records: [], now, nextDueIn: nextDueIn(now) }
+        return limit === 0 ? { records: [], now, nextDueIn: 0 } : undefined
+      })
+      if (idle !== undefined) return idle
+      return database.write((): DueReply => {
+        const now = database.clock.now()
+        const dueAt = Math.ceil(now + leaseMs)
+        const due = look(now)
+        const records = due.slice(0, limit).map((tuple) => {
           database.run(LEASE, dueAt, tenant, tuple[0])
           return { ...storedFrom(tuple), version: tuple[2] + 1, dueAt }
         })
+        return { records, now, nextDueIn: due.length > limit ? 0 : nextDueIn(now) }
       })
     })
   }

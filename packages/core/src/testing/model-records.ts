@@ -1,6 +1,6 @@
 /** The model of records and locks. */
 import assert from 'node:assert/strict'
-import type { PutOptions, StoredRecord } from '../storage.js'
+import type { DueReply, PutOptions, StoredRecord } from '../storage.js'
 
 interface Kept {
   readonly value: string
@@ -51,8 +51,9 @@ export class ModelRecords {
     limit: number,
     leaseMs: number,
     now: number,
-    answer: readonly StoredRecord[],
+    { records: answer, now: told, nextDueIn }: DueReply,
   ): void {
+    assert.equal(told, now, 'the time')
     const dueAt = (key: string): number => this.get(key, now)?.dueAt ?? Infinity
     const due = this.keys(now).filter((key) => key.startsWith(prefix) && dueAt(key) <= now)
     assert.equal(answer.length, Math.min(limit, due.length), 'how many due records are claimed')
@@ -64,6 +65,13 @@ export class ModelRecords {
       this.#kept.set(key, { ...kept, version: kept.version + 1, dueAt: now + leaseMs })
     }
     this.check(answer, now)
+    const next = Math.min(
+      ...this.keys(now)
+        .filter((key) => key.startsWith(prefix))
+        .map(dueAt),
+    )
+    const expectedIn = next === Infinity ? undefined : Math.max(0, next - now)
+    assert.equal(nextDueIn, expectedIn, 'when the next record is due')
   }
 
   check(records: readonly StoredRecord[], now: number): void {

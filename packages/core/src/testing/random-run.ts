@@ -433,7 +433,11 @@ class RandomRun {
     } else {
       const options = { ifVersion, dueIn, expiresIn, labels: [key] }
       const value = `value ${pick}`
-      model.put(key, value, options, now, await records.put(TENANT, key, value, options))
+      const [answer = 'conflict'] =
+        pick % 2 > 0
+          ? await records.putAll(TENANT, [{ key, value, options }])
+          : [await records.put(TENANT, key, value, options)]
+      model.put(key, value, options, now, answer)
     }
   }
 

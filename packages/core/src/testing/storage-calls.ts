@@ -43,7 +43,7 @@ export const METHODS: { readonly [Face in keyof Faces]: readonly (keyof Faces[Fa
   ],
   session: ['open', 'work', 'resume', 'end'],
   upkeep: ['reclaim', 'drain', 'prune', 'revoke', 'reconcile'],
-  records: ['get', 'put', 'delete', 'list', 'claimDue'],
+  records: ['get', 'put', 'putAll', 'delete', 'list', 'claimDue'],
   locks: ['acquire', 'extend', 'release'],
   notices: ['publish', 'subscribe'],
 }
@@ -84,6 +84,7 @@ export const HALVES: Readonly<Partial<Record<StorageCall, (args: unknown[]) => u
   'queue.promote': halveBatch,
   'queue.reprioritize': halveBatch,
   'queue.remove': halveBatch,
+  'records.putAll': halveBatch,
   'session.work': halveWork,
   'session.end': halveLimit,
   'upkeep.reclaim': halveLimit,

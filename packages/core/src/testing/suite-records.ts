@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import type { Encoded, StoredRecord } from '../storage.js'
 import type { Bench, Rule } from './harness.js'
-import { ids, MINUTE, SECOND } from './sketch.js'
+import { HOUR, ids, MINUTE, SECOND } from './sketch.js'
 import { PAYLOADS } from './suite-enqueue.js'
 
 const TENANT = 'acme'
@@ -29,6 +29,15 @@ async function keysOf(
 }
 
 const keys = (records: readonly StoredRecord[]): string[] => records.map((record) => record.key)
+
+/** The keys of the due records that a claim took, in their order. */
+async function claim(
+  records: Bench['storage']['records'],
+  query: { prefix?: string; limit: number; leaseMs: number },
+  tenant: string = TENANT,
+): Promise<string[]> {
+  return keys((await records.claimDue(tenant, query)).records)
+}
 
 export function recordRules(rule: Rule): void {
   rule('K1', 'a record is what was put last, with a version that starts at 1 and grows', async (bench) => {
@@ -85,7 +94,7 @@ export function recordRules(rule: Rule): void {
       assert.equal(await records.delete(TENANT, 'key', { ifVersion: version }), true)
       assert.equal(await records.get(TENANT, 'key'), undefined)
       assert.deepEqual(await keysOf(bench, { label: 'a' }), [])
-      assert.deepEqual(await records.claimDue(TENANT, { limit: 10, leaseMs: SECOND }), [])
+      assert.deepEqual(await claim(records, { limit: 10, leaseMs: SECOND }), [])
       assert.ok(typeof (await records.put(TENANT, 'key', 'two', { ifVersion: 0 })) === 'number')
     },
   )
@@ -145,12 +154,12 @@ export function recordRules(rule: Rule): void {
     await records.put(TENANT, 'c', '', { dueIn: 100 })
     await records.put(TENANT, 'later', '', { dueIn: MINUTE })
     await records.put(TENANT, 'never', '')
-    assert.deepEqual(await records.claimDue(TENANT, { limit: 10, leaseMs: MINUTE }), [])
+    assert.deepEqual(await claim(records, { limit: 10, leaseMs: MINUTE }), [])
     await bench.advance(SECOND)
-    assert.deepEqual(keys(await records.claimDue(TENANT, { limit: 2, leaseMs: MINUTE })), ['c', 'b'])
+    assert.deepEqual(await claim(records, { limit: 2, leaseMs: MINUTE }), ['c', 'b'])
     const peer = await bench.peer()
-    assert.deepEqual(keys(await peer.records.claimDue(TENANT, { limit: 2, leaseMs: MINUTE })), ['a'])
-    assert.deepEqual(await records.claimDue(TENANT, { limit: 2, leaseMs: MINUTE }), [])
+    assert.deepEqual(await claim(peer.records, { limit: 2, leaseMs: MINUTE }), ['a'])
+    assert.deepEqual(await claim(records, { limit: 2, leaseMs: MINUTE }), [])
   })
 
   rule(
@@ -160,13 +169,13 @@ export function recordRules(rule: Rule): void {
       const { records } = bench.storage
       const version = await records.put(TENANT, 'key', 'value', { dueIn: 0, labels: ['a'] })
       assert.ok(typeof version === 'number')
-      const [claimed] = await records.claimDue(TENANT, { limit: 1, leaseMs: SECOND })
+      const [claimed] = (await records.claimDue(TENANT, { limit: 1, leaseMs: SECOND })).records
       assert.ok(claimed && claimed.version > version)
       assert.deepEqual([claimed.value, [...claimed.labels]], ['value', ['a']])
       assert.equal(await records.put(TENANT, 'key', 'late', { ifVersion: version }), 'conflict')
-      assert.deepEqual(await records.claimDue(TENANT, { limit: 1, leaseMs: SECOND }), [])
+      assert.deepEqual(await claim(records, { limit: 1, leaseMs: SECOND }), [])
       await bench.advance(SECOND + 100)
-      const [again] = await records.claimDue(TENANT, { limit: 1, leaseMs: SECOND })
+      const [again] = (await records.claimDue(TENANT, { limit: 1, leaseMs: SECOND })).records
       assert.ok(again && again.version > claimed.version)
       assert.equal(await records.put(TENANT, 'key', 'late', { ifVersion: claimed.version }), 'conflict')
       assert.ok(typeof (await records.put(TENANT, 'key', 'done', { ifVersion: again.version })) === 'number')
@@ -177,7 +186,7 @@ export function recordRules(rule: Rule): void {
     const { records } = bench.storage
     await records.put(TENANT, 'key', 'one', { dueIn: 0, labels: ['a'], expiresIn: SECOND })
     await records.put(TENANT, 'key', 'two')
-    assert.deepEqual(await records.claimDue(TENANT, { limit: 1, leaseMs: SECOND }), [])
+    assert.deepEqual(await claim(records, { limit: 1, leaseMs: SECOND }), [])
     await bench.advance(2 * SECOND)
     const record = await records.get(TENANT, 'key')
     assert.deepEqual(
@@ -192,19 +201,17 @@ export function recordRules(rule: Rule): void {
     await records.put(TENANT, 'past', '', { dueAt: now - MINUTE })
     await records.put(TENANT, 'future', '', { dueAt: now + MINUTE })
     assert.equal((await records.get(TENANT, 'future'))?.dueAt, now + MINUTE)
-    assert.deepEqual(keys(await records.claimDue(TENANT, { limit: 9, leaseMs: SECOND })), ['past'])
+    assert.deepEqual(await claim(records, { limit: 9, leaseMs: SECOND }), ['past'])
   })
 
   rule('K13', 'a claim of due records may be narrowed by prefix', async (bench) => {
     const { records } = bench.storage
     for (const key of ['a:1', 'b:1', 'a:2']) await records.put(TENANT, key, '', { dueIn: 0 })
-    assert.deepEqual(keys(await records.claimDue(TENANT, { prefix: 'b:', limit: 9, leaseMs: MINUTE })), [
-      'b:1',
+    assert.deepEqual(await claim(records, { prefix: 'b:', limit: 9, leaseMs: MINUTE }), ['b:1'])
+    assert.deepEqual((await claim(records, { prefix: 'a:', limit: 9, leaseMs: MINUTE })).sort(), [
+      'a:1',
+      'a:2',
     ])
-    assert.deepEqual(
-      keys(await records.claimDue(TENANT, { prefix: 'a:', limit: 9, leaseMs: MINUTE })).sort(),
-      ['a:1', 'a:2'],
-    )
   })
 
   rule('K14', 'a record that expired is gone from every answer', async (bench) => {
@@ -217,7 +224,7 @@ export function recordRules(rule: Rule): void {
     await bench.advance(SECOND + 100)
     assert.equal(await records.get(TENANT, 'key'), undefined)
     assert.deepEqual([await keysOf(bench, {}), await keysOf(bench, { label: 'a' })], [[], []])
-    assert.deepEqual(await records.claimDue(TENANT, { limit: 9, leaseMs: SECOND }), [])
+    assert.deepEqual(await claim(records, { limit: 9, leaseMs: SECOND }), [])
     assert.equal(await records.delete(TENANT, 'key'), false)
     assert.ok(typeof (await records.put(TENANT, 'key', 'new', { ifVersion: 0 })) === 'number')
   })
@@ -231,10 +238,112 @@ export function recordRules(rule: Rule): void {
       ['one', 'two'],
     )
     assert.equal((await records.list('acme', { label: 'a', limit: 10 })).records.length, 1)
-    assert.equal((await records.claimDue('acme2', { limit: 10, leaseMs: MINUTE })).length, 1)
-    assert.equal((await records.claimDue('acme', { limit: 10, leaseMs: MINUTE })).length, 1)
+    assert.equal((await claim(records, { limit: 10, leaseMs: MINUTE }, 'acme2')).length, 1)
+    assert.equal((await claim(records, { limit: 10, leaseMs: MINUTE }, 'acme')).length, 1)
     assert.equal(await records.delete('acme2', 'key'), true)
     assert.equal((await records.get('acme', 'key'))?.value, 'one')
+  })
+
+  rule('K16', 'a claim of due records tells the time, and when the next one is due', async (bench) => {
+    const { records } = bench.storage
+    const look = (limit: number, prefix = 'a:') =>
+      records.claimDue(TENANT, { prefix, limit, leaseMs: 5 * SECOND })
+    const before = await bench.time()
+    const none = await look(10)
+    const after = await bench.time()
+    assert.ok(Number.isInteger(none.now) && none.now >= before && none.now <= after)
+    assert.deepEqual([none.records, none.nextDueIn], [[], undefined])
+    const dueAt = none.now + HOUR
+    await records.put(TENANT, 'b:1', '', { dueAt: dueAt - MINUTE })
+    await records.put(TENANT, 'b:2', '', { dueAt: none.now - MINUTE })
+    await records.put(TENANT, 'a:never', '')
+    await records.put(TENANT, 'a:gone', '', { dueIn: 100, expiresIn: 1 })
+    await records.put(TENANT, 'a:1', '', { dueAt })
+    await bench.advance(SECOND)
+    const later = await look(10)
+    assert.ok(later.now > none.now)
+    assert.deepEqual([later.records, later.nextDueIn], [[], dueAt - later.now])
+    for (const key of ['a:2', 'a:3', 'a:4']) await records.put(TENANT, key, '', { dueIn: 0 })
+    const nothing = await look(0)
+    assert.deepEqual([nothing.records, nothing.nextDueIn], [[], 0])
+    assert.deepEqual([(await look(2)).nextDueIn, (await look(1)).nextDueIn], [0, 5 * SECOND])
+  })
+
+  rule('K17', 'between 100 others that are due before, the next one is found', async (bench) => {
+    const { records } = bench.storage
+    const { now } = await records.claimDue(TENANT, { limit: 0, leaseMs: SECOND })
+    const others = ids('b', 99).map((key, index) => ({
+      key,
+      value: '',
+      options: { dueAt: now + HOUR + index },
+    }))
+    await records.putAll(TENANT, others)
+    const query = { prefix: 'a', limit: 1, leaseMs: SECOND }
+    assert.equal((await records.claimDue(TENANT, query)).nextDueIn, undefined)
+    await records.put(TENANT, 'a', '', { dueAt: now + 2 * HOUR })
+    const found = await records.claimDue(TENANT, query)
+    assert.equal(found.nextDueIn, now + 2 * HOUR - found.now)
+    // Behind more of them it may say when the last of those is due, and nothing later.
+    await records.put(TENANT, 'c', '', { dueAt: now + HOUR })
+    const { nextDueIn, now: then } = await records.claimDue(TENANT, query)
+    assert.ok(
+      nextDueIn !== undefined && nextDueIn >= now + HOUR + 98 - then && nextDueIn <= now + 2 * HOUR - then,
+    )
+  })
+
+  rule('K18', 'many puts are one step, with an outcome for each', async (bench) => {
+    const { records } = bench.storage
+    assert.deepEqual(await records.putAll(TENANT, []), [])
+    const puts = ids('k', 500).map((key) => ({ key, value: key, options: { ifVersion: 0, labels: ['a'] } }))
+    assert.deepEqual(
+      await records.putAll(TENANT, puts),
+      puts.map(() => 1),
+    )
+    const next = await records.putAll(TENANT, [
+      { key: 'k0001', value: 'late', options: { ifVersion: 0 } },
+      { key: 'k0002', value: 'next', options: { ifVersion: 1, dueIn: 0 } },
+      { key: 'new', value: 'first' },
+      { key: 'new', value: 'second', options: { ifVersion: 1 } },
+    ])
+    assert.ok(typeof next[1] === 'number' && next[1] > 1 && typeof next[3] === 'number')
+    assert.deepEqual([next[0], next[2]], ['conflict', 1])
+    const values = await Promise.all(['k0001', 'k0002', 'new'].map((key) => records.get(TENANT, key)))
+    assert.deepEqual(
+      values.map((record) => record?.value),
+      ['k0001', 'next', 'second'],
+    )
+    assert.deepEqual(await claim(records, { limit: 9, leaseMs: SECOND }), ['k0002'])
+    assert.equal((await keysOf(bench, { label: 'a' }, 500)).length, 499)
+  })
+
+  rule('K19', 'claims go by the group of a key, which ends with its first slash', async (bench) => {
+    const { records } = bench.storage
+    const all = ['a/1', 'a/2/x', 'ab/1', 'a', 'b/1', 'ä/1', '/1', '/']
+    await records.putAll(
+      TENANT,
+      all.map((key, index) => ({ key, value: '', options: { dueIn: index } })),
+    )
+    await bench.advance(100)
+    const query = { limit: 10, leaseMs: 200 }
+    const due = async (prefix: string): Promise<string[]> => {
+      await bench.advance(SECOND)
+      return await claim(records, { ...query, prefix })
+    }
+    assert.deepEqual((await due('a/')).sort(), ['a/1', 'a/2/x'])
+    assert.deepEqual(await due('a/2'), ['a/2/x'])
+    assert.deepEqual((await due('a')).sort(), ['a', 'a/1', 'a/2/x', 'ab/1'])
+    assert.deepEqual((await due('/')).sort(), ['/', '/1'])
+    assert.deepEqual(await due('ä/'), ['ä/1'])
+    assert.deepEqual((await due('')).sort(), [...all].sort())
+    assert.deepEqual(await due('c/'), [])
+    // The longest due come first, also from several groups.
+    const now = await bench.time()
+    const late = ['b/1', 'a/1', 'ab/1', 'a']
+    await records.putAll(
+      TENANT,
+      late.map((key, index) => ({ key, value: '', options: { dueAt: now - HOUR + index } })),
+    )
+    for (const key of late) assert.deepEqual(await claim(records, { limit: 1, leaseMs: MINUTE }), [key])
   })
 
   lockRules(rule)

@@ -4,13 +4,14 @@
 -- KEYS  1 shard
 -- ARGV  2 tenant, 3 operation, then
 --       get     4 key
---       put     4 key, 5 version or '', 6 packed: v value, d due at, i due in, e ends in, l labels
+--       put     4 key, 5 version or '', 6 packed: v value, d due at, i due in, e ends in, l labels; more triples may follow
 --       delete  4 key, 5 version or ''
 --       list    4 prefix, 5 label or '' with a space before it, 6 limit, 7 cursor or '' with a space before it
 --       due     4 prefix, 5 limit, 6 ms of the lease
--- reply get: key and packed record, or nothing; put: the version, or 0; delete: 1 or 0; list: keys and packed records in turn,
---       then the cursor or ''; due: keys and packed records in turn
--- cost  O(log N) for each record; put and list remove at most 20 whose time is over
+-- reply get: key and packed record, or nothing; put: for each the version, or 0; delete: 1 or 0; list: keys and packed records
+--       in turn, then the cursor or ''; due: the time, ms until the next one is due or '', keys and packed records in turn
+-- cost  O(log N) for each record; put and list remove at most 20 whose time is over; due looks at 100 to come at most,
+--       and at all that is due in the group (the key up to its first '/') but not of the prefix
 local k = recordKeys(ARGV[2])
 local key = ARGV[4]
 local actions = {}
@@ -21,15 +22,23 @@ function actions.get()
 end
 
 function actions.put()
-  local record, old = recordRead(k, key)
-  local version = record and record.n or 0
-  if ARGV[5] ~= '' and tonumber(ARGV[5]) ~= version then return 0 end
-  local m = cmsgpack.unpack(ARGV[6])
-  recordWrite(k, key, old, {
-    v = m.v, n = version + 1, l = m.l, d = m.d or (m.i and now + m.i) or nil, e = m.e and now + m.e or nil,
-  })
+  local versions = {}
+  for i = 4, #ARGV, 3 do
+    local one = ARGV[i]
+    local record, old = recordRead(k, one)
+    local version = record and record.n or 0
+    if ARGV[i + 1] ~= '' and tonumber(ARGV[i + 1]) ~= version then
+      versions[#versions + 1] = 0
+    else
+      local m = cmsgpack.unpack(ARGV[i + 2])
+      recordWrite(k, one, old, {
+        v = m.v, n = version + 1, l = m.l, d = m.d or (m.i and now + m.i) or nil, e = m.e and now + m.e or nil,
+      })
+      versions[#versions + 1] = version + 1
+    end
+  end
   recordPrune(k, 20)
-  return version + 1
+  return versions
 end
 
 function actions.delete()
@@ -74,27 +83,75 @@ function actions.list()
   end
 end
 
-function actions.due()
-  local limit, out, from = tonumber(ARGV[5]), {}, 0
-  while #out < 2 * limit do
-    local page = C('ZRANGEBYSCORE', k.due, '-inf', now, 'LIMIT', from, 100)
-    if #page == 0 then break end
-    local taken = 0
+-- The groups in which keys with the prefix may be.
+local function groups()
+  local own = groupOf(key)
+  if own ~= '' then return { own } end
+  local found = {}
+  for _, group in ipairs(C('SMEMBERS', k.groups)) do
+    if group == '' or string.sub(group, 1, #key) == key then found[#found + 1] = group end
+  end
+  return found
+end
+
+-- Adds the due records of a group, at most `most`, longest due first.
+local function addDue(due, set, most)
+  local from, found = 0, 0
+  while found < most do
+    local page = C('ZRANGEBYSCORE', set, '-inf', now, 'LIMIT', from, 100)
     for _, one in ipairs(page) do
       local record = string.sub(one, 1, #key) == key and recordRead(k, one)
-      if record and #out < 2 * limit then
-        record.n = record.n + 1
-        record.d = now + tonumber(ARGV[6])
-        guard()
-        C('HSET', k.all, one, cmsgpack.pack(record))
-        C('ZADD', k.due, record.d, one)
-        taken = taken + 1
-        out[#out + 1] = one
-        out[#out + 1] = cmsgpack.pack(record)
+      if record then
+        due[#due + 1] = { one, record }
+        found = found + 1
+        if found == most then return end
       end
     end
-    from = from + #page - taken
+    if #page < 100 then return end
+    from = from + 100
   end
+end
+
+-- ms until the next record of the prefix is due, of those of a group that are not due yet
+local function nextDueIn(set)
+  local page = C('ZRANGEBYSCORE', set, '(' .. int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  if #page == 2 and not (string.sub(page[1], 1, #key) == key and recordRead(k, page[1])) then
+    page = C('ZRANGEBYSCORE', set, '(' .. int(now), '+inf', 'WITHSCORES', 'LIMIT', 0, 100)
+  end
+  for i = 1, #page, 2 do
+    if string.sub(page[i], 1, #key) == key and recordRead(k, page[i]) then return page[i + 1] - now end
+  end
+  return #page == 200 and page[200] - now or math.huge
+end
+
+function actions.due()
+  local limit, lease, due = tonumber(ARGV[5]), tonumber(ARGV[6]), {}
+  local from = groups()
+  for _, group in ipairs(from) do addDue(due, k.due .. group, limit + 1) end
+  if #from > 1 then
+    table.sort(due, function(a, b)
+      if a[2].d ~= b[2].d then return a[2].d < b[2].d end
+      return a[1] < b[1]
+    end)
+  end
+  local out, nextIn = { int(now), '' }, math.huge
+  for i = 1, math.min(limit, #due) do
+    local one, record = due[i][1], due[i][2]
+    record.n = record.n + 1
+    record.d = now + lease
+    guard()
+    local packed = cmsgpack.pack(record)
+    C('HSET', k.all, one, packed)
+    C('ZADD', k.due .. groupOf(one), record.d, one)
+    out[#out + 1] = one
+    out[#out + 1] = packed
+  end
+  if #due > limit then
+    nextIn = 0
+  else
+    for _, group in ipairs(from) do nextIn = math.min(nextIn, nextDueIn(k.due .. group)) end
+  end
+  if nextIn < math.huge then out[2] = tostring(nextIn) end
   return out
 end
 

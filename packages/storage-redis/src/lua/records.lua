@@ -1,13 +1,19 @@
--- The records of a tenant: `rec:` their packed values, `reckeys:` the order of their keys, `recdue:` and `recend:` by
--- time, `reclabel:` the keys of each label.
+-- The records of a tenant: `rec:` their packed values, `reckeys:` the order of their keys, `recdue:` for each group those
+-- that are due by time, `recgroups:` the groups that have such, `recend:` by time, `reclabel:` the keys of each label.
 local function recordKeys(tenant)
   return {
     all = S .. 'rec:' .. tenant,
     keys = S .. 'reckeys:' .. tenant,
-    due = S .. 'recdue:' .. tenant,
+    due = S .. 'recdue:' .. tenant .. ':',
+    groups = S .. 'recgroups:' .. tenant,
     ends = S .. 'recend:' .. tenant,
     label = S .. 'reclabel:' .. tenant .. ':',
   }
+end
+
+-- What the key begins with, up to its first '/'.
+local function groupOf(key)
+  return string.match(key, '^[^/]*/') or ''
 end
 
 local function recordRead(k, key)
@@ -21,7 +27,7 @@ end
 local function recordDrop(k, key, record)
   C('HDEL', k.all, key)
   C('ZREM', k.keys, key)
-  C('ZREM', k.due, key)
+  C('ZREM', k.due .. groupOf(key), key)
   C('ZREM', k.ends, key)
   for _, label in ipairs(record.l or {}) do C('ZREM', k.label .. label, key) end
 end
@@ -30,12 +36,15 @@ end
 local function recordWrite(k, key, old, record)
   if old then
     for _, label in ipairs(old.l or {}) do C('ZREM', k.label .. label, key) end
-    if old.d and not record.d then C('ZREM', k.due, key) end
+    if old.d and not record.d then C('ZREM', k.due .. groupOf(key), key) end
     if old.e and not record.e then C('ZREM', k.ends, key) end
   end
   C('HSET', k.all, key, cmsgpack.pack(record))
   if not old then C('ZADD', k.keys, 0, key) end
-  if record.d then C('ZADD', k.due, record.d, key) end
+  if record.d then
+    local group = groupOf(key)
+    if C('ZADD', k.due .. group, record.d, key) == 1 then C('SADD', k.groups, group) end
+  end
   if record.e then C('ZADD', k.ends, record.e, key) end
   for _, label in ipairs(record.l or {}) do C('ZADD', k.label .. label, 0, key) end
 end

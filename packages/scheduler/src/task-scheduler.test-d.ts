@@ -1,0 +1,37 @@
+/** What the compiler knows of schedules: the data of each task, and the type of its result. */
+import { defineTask, TaskPool, type TaskId } from '@neotask/core'
+import { expectTypeOf, test } from 'vitest'
+import { TaskScheduler, type ScheduleId } from './index.js'
+
+const mail = defineTask({ name: 'mail', handler: (data: { to: string }) => data.to.length })
+const pool = new TaskPool({ executor: (n: number) => String(n), tasks: [mail], concurrency: 0 })
+const scheduler = new TaskScheduler(pool)
+
+test('the data is that of the executor, or of the definition', () => {
+  expectTypeOf(scheduler).toEqualTypeOf<TaskScheduler<number, string>>()
+  const submit = () => scheduler.submitInterval(1, '1s')
+  expectTypeOf(submit).returns.resolves.toEqualTypeOf<ScheduleId<string>>()
+  const cron = () =>
+    scheduler.submitCron(mail, { to: 'ada' }, '@daily', { zone: 'Asia/Shanghai', overlap: 'skip' })
+  expectTypeOf(cron).returns.resolves.toEqualTypeOf<ScheduleId<number>>()
+  const later = () => scheduler.submitDelayed(mail, { to: 'ada' }, '5m', { priority: 1 })
+  expectTypeOf(later).returns.resolves.toEqualTypeOf<TaskId<number>>()
+  // @ts-expect-error: the executor takes numbers
+  void (() => scheduler.submitInterval('x', '1s'))
+  // @ts-expect-error: a mail has a receiver
+  void (() => scheduler.submitCron(mail, { from: 'ada' }, '@daily'))
+  // @ts-expect-error: a text does not say in which zone it is meant
+  void (() => scheduler.submitAt(1, '2026-12-25'))
+  // @ts-expect-error: the delay is given already
+  void (() => scheduler.submitDelayed(1, '1s', { delay: 5 }))
+  // @ts-expect-error: an interval has no zone
+  void (() => scheduler.submitInterval(1, '1s', { zone: 'UTC' }))
+})
+
+test('tasks of a schedule have its type', () => {
+  const trigger = (id: ScheduleId<number>) => scheduler.trigger(id)
+  expectTypeOf(trigger).returns.resolves.toEqualTypeOf<TaskId<number>>()
+  const fill = (id: ScheduleId<number>) => scheduler.backfill(id, 0, 1)
+  expectTypeOf(fill).returns.resolves.toEqualTypeOf<TaskId<number>[]>()
+  expectTypeOf<ScheduleId<number>>().toExtend<string>()
+})
