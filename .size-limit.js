@@ -24,4 +24,14 @@ export default [
     limit: '5.25 kB',
     modifyEsbuildConfig: platform,
   },
+  {
+    name: '@neotask/scheduler, what it adds to core, croner included',
+    path: 'packages/scheduler/dist/index.js',
+    gzip: true,
+    limit: '23 kB',
+    modifyEsbuildConfig: (config) => ({
+      ...platform(config),
+      external: ['@neotask/core', '@neotask/core/tier'],
+    }),
+  },
 ]

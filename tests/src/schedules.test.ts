@@ -1,7 +1,7 @@
 /** Schedules in real processes: they survive a restart, downtime, a wrong clock and a kill. */
 import { TaskPool } from '@neotask/core'
 import { TaskScheduler, type Missed } from '@neotask/scheduler'
-import { afterEach, describe, expect, test } from 'vitest'
+import { describe, expect, test } from 'vitest'
 import { ScheduleProcesses } from './schedule-processes.js'
 import type { Work } from './schedule-worker.js'
 import { until } from './storages.js'
@@ -9,21 +9,24 @@ import { until } from './storages.js'
 const SECOND = 1000
 const HOUR = 3_600_000
 
-let world: ScheduleProcesses | undefined
-let pool: TaskPool<Work> | undefined
+type Finished = (dispose: () => Promise<void>) => void
 
-afterEach(async () => {
-  await pool?.close()
-  await world?.close()
-  pool = undefined
-  world = undefined
-})
+interface Opened {
+  readonly processes: ScheduleProcesses
+  /** Of this process, which manages and does not fire. */
+  readonly pool: TaskPool<Work>
+  readonly scheduler: TaskScheduler<Work>
+}
 
-/** A storage with a scheduler in this process, which manages and does not fire. */
-async function open(kind: 'sqlite' | 'redis'): Promise<[ScheduleProcesses, TaskScheduler<Work>]> {
-  world = await ScheduleProcesses.open(kind)
-  pool = new TaskPool<Work>({ storage: world.storage, concurrency: 0 })
-  return [world, new TaskScheduler(pool)]
+/** A storage, gone with the test. */
+async function open(kind: 'sqlite' | 'redis', onTestFinished: Finished): Promise<Opened> {
+  const processes = await ScheduleProcesses.open(kind)
+  const pool = new TaskPool<Work>({ storage: processes.storage, concurrency: 0 })
+  onTestFinished(async () => {
+    await pool.close()
+    await processes.close()
+  })
+  return { processes, pool, scheduler: new TaskScheduler(pool) }
 }
 
 interface Start {
@@ -49,9 +52,9 @@ function slotsOf(processes: ScheduleProcesses, schedule: string): number[] {
   return [...new Set(startsOf(processes, schedule).map(({ slot }) => slot))].sort((a, b) => a - b)
 }
 
-describe.each(['sqlite', 'redis'] as const)('on %s', (kind) => {
-  test('a schedule goes on where it was when all processes are new ones', async () => {
-    const [processes, scheduler] = await open(kind)
+describe.concurrent.each(['sqlite', 'redis'] as const)('on %s', (kind) => {
+  test('a schedule goes on where it was when all processes are new ones', async ({ onTestFinished }) => {
+    const { processes, scheduler } = await open(kind, onTestFinished)
     await scheduler.submitInterval({}, '500ms', { id: 's' })
     await scheduler.submitCron({}, '* * * * * *', { id: 'c' })
     const first = processes.start()
@@ -70,8 +73,10 @@ describe.each(['sqlite', 'redis'] as const)('on %s', (kind) => {
     expect(processes.lines().filter(({ what }) => what === 'error')).toEqual([])
   })
 
-  test('a process that was down for five slots does what the missed policy says', async () => {
-    const [processes, scheduler] = await open(kind)
+  test('a process that was down for five slots does what the missed policy says', async ({
+    onTestFinished,
+  }) => {
+    const { processes, scheduler } = await open(kind, onTestFinished)
     const policies: Record<string, Missed> = {
       skip: 'skip',
       fireOnce: 'fireOnce',
@@ -118,8 +123,8 @@ describe.each(['sqlite', 'redis'] as const)('on %s', (kind) => {
     expect(all).toEqual([])
   })
 
-  test('overlap skip goes on when the process that runs the task is killed', async () => {
-    const [processes, scheduler] = await open(kind)
+  test('overlap skip goes on when the process that runs the task is killed', async ({ onTestFinished }) => {
+    const { processes, scheduler } = await open(kind, onTestFinished)
     const first = processes.start({ holds: true })
     await first.ready
     await scheduler.submitInterval({ hold: true }, '500ms', { id: 's', overlap: 'skip', history: 100 })
@@ -147,54 +152,66 @@ describe.each(['sqlite', 'redis'] as const)('on %s', (kind) => {
   })
 })
 
-test('on sqlite, where the clock of the host counts: setting it back an hour fires nothing twice', async () => {
-  const [processes, scheduler] = await open('sqlite')
-  await scheduler.submitInterval({}, '500ms', { id: 's' })
-  const first = processes.start()
-  await until('it fires', () => startsOf(processes, 's').length >= 3, 20_000)
-  await first.finish()
-  const before = startsOf(processes, 's').length
-  const behind = processes.start({ ahead: -HOUR })
-  await behind.ready
-  await scheduler.submitInterval({}, '500ms', { id: 'witness', start: Date.now() - HOUR })
-  await new Promise((resolve) => setTimeout(resolve, 1500))
-  expect(startsOf(processes, 's')).toHaveLength(before)
-  await behind.finish()
-  const right = processes.start()
-  await until('it goes on', () => startsOf(processes, 's').length >= before + 3, 20_000)
-  await right.finish()
-  const slots = slotsOf(processes, 's')
-  const [origin = 0] = slots
-  expect(slots.every((slot) => (slot - origin) % 500 === 0)).toBe(true)
-})
+test.concurrent(
+  'on sqlite, where the clock of the host counts: setting it back an hour fires nothing twice',
+  async ({ onTestFinished }) => {
+    const { processes, pool, scheduler } = await open('sqlite', onTestFinished)
+    await scheduler.submitInterval({}, '500ms', { id: 's' })
+    const first = processes.start()
+    await until('it fires', () => startsOf(processes, 's').length >= 3, 20_000)
+    await first.finish()
+    const before = startsOf(processes, 's').length
+    const behind = processes.start({ ahead: -HOUR })
+    await behind.ready
+    // It works, and three slots pass by the right time.
+    const plain = await pool.submit({}, { id: 'plain' })
+    await until(
+      'it runs a task',
+      () => processes.lines().some((line) => line.what === 'completed' && line.id === plain),
+      20_000,
+    )
+    await new Promise((resolve) => setTimeout(resolve, 1500))
+    expect(startsOf(processes, 's')).toHaveLength(before)
+    await behind.finish()
+    const right = processes.start()
+    await until('it goes on', () => startsOf(processes, 's').length >= before + 3, 20_000)
+    await right.finish()
+    const slots = slotsOf(processes, 's')
+    const [origin = 0] = slots
+    expect(slots.every((slot) => (slot - origin) % 500 === 0)).toBe(true)
+  },
+)
 
-test('on redis, clocks of hosts an hour apart fire each slot once, and none early or late', async () => {
-  const [processes, scheduler] = await open('redis')
-  const nodes = [processes.start({ ahead: -HOUR }), processes.start({ ahead: HOUR }), processes.start()]
-  await Promise.all(nodes.map(({ ready }) => ready))
-  const ids = Array.from({ length: 30 }, (_, n) => `s${n}`)
-  for (const id of ids) await scheduler.submitInterval({}, '500ms', { id })
-  // The machine's monotonic time at a wall time, by this process's clock, which is right.
-  const offset = Date.now() - Number(process.hrtime.bigint()) / 1e6
-  await until('all fire', () => ids.every((id) => startsOf(processes, id).length >= 6), 30_000)
-  for (const node of nodes) await node.finish()
-  const late: number[] = []
-  for (const id of ids) {
-    slotsOf(processes, id)
-    for (const start of startsOf(processes, id)) late.push(start.at + offset - start.slot)
-  }
-  // Two clocks are read one after the other, and both count in whole ms.
-  expect(Math.min(...late)).toBeGreaterThan(-2)
-  const pids = new Set(
-    processes
-      .lines()
-      .filter(({ what }) => what === 'fired')
-      .map(({ pid }) => pid),
-  )
-  expect([...pids].sort()).toEqual(nodes.map(({ pid }) => pid).sort())
-  late.sort((a, b) => a - b)
-  console.log(
-    `an hour apart: ${late.length} slots, p50 ${late[late.length >> 1]?.toFixed(1)} ms late, the worst ${late.at(-1)?.toFixed(1)}`,
-  )
-  expect(late[Math.floor(late.length * 0.9)]).toBeLessThan(1000)
-})
+test.concurrent(
+  'on redis, clocks of hosts an hour apart fire each slot once, and none early or late',
+  async ({ onTestFinished }) => {
+    const { processes, scheduler } = await open('redis', onTestFinished)
+    const nodes = [processes.start({ ahead: -HOUR }), processes.start({ ahead: HOUR }), processes.start()]
+    await Promise.all(nodes.map(({ ready }) => ready))
+    const ids = Array.from({ length: 30 }, (_, n) => `s${n}`)
+    for (const id of ids) await scheduler.submitInterval({}, '500ms', { id })
+    // The machine's monotonic time at a wall time, by this process's clock, which is right.
+    const offset = Date.now() - Number(process.hrtime.bigint()) / 1e6
+    await until('all fire', () => ids.every((id) => startsOf(processes, id).length >= 6), 30_000)
+    for (const node of nodes) await node.finish()
+    const late: number[] = []
+    for (const id of ids) {
+      slotsOf(processes, id)
+      for (const start of startsOf(processes, id)) late.push(start.at + offset - start.slot)
+    }
+    // Two clocks are read one after the other, and both count in whole ms.
+    expect(Math.min(...late)).toBeGreaterThan(-2)
+    const pids = new Set(
+      processes
+        .lines()
+        .filter(({ what }) => what === 'fired')
+        .map(({ pid }) => pid),
+    )
+    expect([...pids].sort()).toEqual(nodes.map(({ pid }) => pid).sort())
+    late.sort((a, b) => a - b)
+    console.log(
+      `an hour apart: ${late.length} slots, p50 ${late[late.length >> 1]?.toFixed(1)} ms late, the worst ${late.at(-1)?.toFixed(1)}`,
+    )
+    expect(late[Math.floor(late.length * 0.9)]).toBeLessThan(1000)
+  },
+)

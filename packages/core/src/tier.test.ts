@@ -27,6 +27,7 @@ beforeEach(() => {
     executor: (n: number) => n + 1,
     tasks: [mail],
     maxQueueSize: 3,
+    callTimeout: 500,
     autoStart: false,
   })
   tier = tierOf(pool)
@@ -117,7 +118,7 @@ describe('enqueue', () => {
       expect.objectContaining({ code: 'STORAGE_UNAVAILABLE' }),
     ])
     storage.isDown = false
-  }, 15_000)
+  })
 
   it('lets one wait for another, and tells of the creation', async () => {
     const created: PoolEvents['task.created'][] = []

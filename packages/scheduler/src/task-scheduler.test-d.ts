@@ -17,15 +17,16 @@ test('the data is that of the executor, or of the definition', () => {
   const later = () => scheduler.submitDelayed(mail, { to: 'ada' }, '5m', { priority: 1 })
   expectTypeOf(later).returns.resolves.toEqualTypeOf<TaskId<number>>()
   // @ts-expect-error: the executor takes numbers
-  void (() => scheduler.submitInterval('x', '1s'))
+  const text = () => scheduler.submitInterval('x', '1s')
   // @ts-expect-error: a mail has a receiver
-  void (() => scheduler.submitCron(mail, { from: 'ada' }, '@daily'))
+  const sender = () => scheduler.submitCron(mail, { from: 'ada' }, '@daily')
   // @ts-expect-error: a text does not say in which zone it is meant
-  void (() => scheduler.submitAt(1, '2026-12-25'))
+  const date = () => scheduler.submitAt(1, '2026-12-25')
   // @ts-expect-error: the delay is given already
-  void (() => scheduler.submitDelayed(1, '1s', { delay: 5 }))
+  const twice = () => scheduler.submitDelayed(1, '1s', { delay: 5 })
   // @ts-expect-error: an interval has no zone
-  void (() => scheduler.submitInterval(1, '1s', { zone: 'UTC' }))
+  const zone = () => scheduler.submitInterval(1, '1s', { zone: 'UTC' })
+  for (const refused of [text, sender, date, twice, zone]) expectTypeOf(refused).toBeFunction()
 })
 
 test('tasks of a schedule have its type', () => {

@@ -225,7 +225,7 @@ export class TaskScheduler<Data = never, Result = unknown> {
   async submitInterval(...args: unknown[]): Promise<ScheduleId<never>> {
     const { task, data, rest } = splitTask(args)
     const every = (rest[0] ?? '') as Duration
-    return await this.#upsert(task, data, { every }, (rest[1] ?? {}))
+    return await this.#upsert(task, data, { every }, rest[1] ?? {})
   }
 
   /**
