@@ -1535,8 +1535,10 @@ for prefix in pairs(others) do queue(prefix).conclude() end
 return left
 end`,
   hand: `local FRESH = 2500
+local FEW = 48
 local HANDED = 16384
 local function hand(defs, scores, count, kinds)
+if count > FEW then return 0 end
 local size = 0
 for i = 1, count do
 size = size + #defs[2 * i]
