@@ -22,16 +22,17 @@ export class SubmitBatch {
       else this.#refuse(index, error)
       this.#close()
     }
-    const fail = (error: unknown): void => {
-      this.#refuse(index, error)
-      this.#close()
-    }
     try {
       const sent = submit(answer)
-      if (sent instanceof Promise) sent.catch(fail)
+      if (sent instanceof Promise) sent.catch((error: unknown) => this.#fail(index, error))
     } catch (error) {
-      fail(error)
+      this.#fail(index, error)
     }
+  }
+
+  #fail(index: number, error: unknown): void {
+    this.#refuse(index, error)
+    this.#close()
   }
 
   /** Resolves with the ids when all are answered; rejects with the first refusal. */

@@ -237,7 +237,9 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     const add = (item: BatchItem<Data>): void => {
       checkObject(item, 'submitBatch item', '{ data, ...options }')
       batch.add((answer) => {
-        const { task, data, ...options } = item
+        const { task, data, ...rest } = item
+        // Most have no options, which takes a shorter way.
+        const options = Object.keys(rest).length > 0 ? rest : undefined
         if (task === undefined) return this.#submit(data, options, undefined, answer, false, this.#send)
         return this.#submit(task, data, options, answer, false, this.#send)
       })

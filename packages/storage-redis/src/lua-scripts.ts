@@ -1655,7 +1655,7 @@ q.flush()`,
 return string.sub(packed, 1, 3) == '\\129\\161s'
 end
 local CARRIED = 16384
-local rares = (hasMore or q) and C('HMGET', RARE, unpack(ids)) or NOTHING
+local rares = (hasMore or q) and C('EXISTS', RARE) == 1 and C('HMGET', RARE, unpack(ids)) or NOTHING
 local waits = (hasMore or q) and C('EXISTS', Q .. 'waits') == 1 and C('HMGET', Q .. 'waits', unpack(ids)) or NOTHING
 local entries, offset = found, 6
 if marks > 0 then
@@ -1782,7 +1782,7 @@ local function claimPlain(want, bytes, bound)
 if (hasMore or q) and C('EXISTS', Q .. 'aside') == 1 or not kindsServed() then return nil end
 local ids, scores = firstOfReady(want + 1)
 if #ids == 0 then return { short = want > 0 } end
-local rares, known = (hasMore or q) and C('HMGET', RARE, unpack(ids)) or NOTHING, {}
+local rares, known = (hasMore or q) and C('EXISTS', RARE) == 1 and C('HMGET', RARE, unpack(ids)) or NOTHING, {}
 for i = 1, #rares do
 local r = rares[i] and cmsgpack.unpack(rares[i])
 if r and (r.g or r.D) then return nil end
@@ -1849,7 +1849,8 @@ local function promotePlain(mayClaim)
 if q or C('EXISTS', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0 then return false end
 local ids = C('ZRANGEBYSCORE', Q .. 'due', '-inf', now, 'LIMIT', 0, 200)
 if #ids == 0 then return true end
-local rares, defs = C('HMGET', RARE, unpack(ids)), C('HMGET', DEFS, unpack(ids))
+local rares = C('EXISTS', RARE) == 1 and C('HMGET', RARE, unpack(ids)) or NOTHING
+local defs = C('HMGET', DEFS, unpack(ids))
 local size, isAlike = 0, true
 for i = 1, #ids do
 if rares[i] or not defs[i] then return false end

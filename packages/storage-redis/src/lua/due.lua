@@ -24,7 +24,8 @@ local function promotePlain(mayClaim)
   if q or C('EXISTS', Q .. 'deadline', Q .. 'casc', Q .. 'sweep') > 0 then return false end
   local ids = C('ZRANGEBYSCORE', Q .. 'due', '-inf', now, 'LIMIT', 0, 200)
   if #ids == 0 then return true end
-  local rares, defs = C('HMGET', RARE, unpack(ids)), C('HMGET', DEFS, unpack(ids))
+  local rares = C('EXISTS', RARE) == 1 and C('HMGET', RARE, unpack(ids)) or NOTHING
+  local defs = C('HMGET', DEFS, unpack(ids))
   local size, isAlike = 0, true
   for i = 1, #ids do
     if rares[i] or not defs[i] then return false end

@@ -8,7 +8,7 @@ end
 -- Bytes of results that messages carry.
 local CARRIED = 16384
 
-local rares = (hasMore or q) and C('HMGET', RARE, unpack(ids)) or NOTHING
+local rares = (hasMore or q) and C('EXISTS', RARE) == 1 and C('HMGET', RARE, unpack(ids)) or NOTHING
 local waits = (hasMore or q) and C('EXISTS', Q .. 'waits') == 1 and C('HMGET', Q .. 'waits', unpack(ids)) or NOTHING
 -- What a mark has changed is read again.
 local entries, offset = found, 6

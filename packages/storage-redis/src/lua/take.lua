@@ -56,7 +56,7 @@ local function claimPlain(want, bytes, bound)
   if (hasMore or q) and C('EXISTS', Q .. 'aside') == 1 or not kindsServed() then return nil end
   local ids, scores = firstOfReady(want + 1)
   if #ids == 0 then return { short = want > 0 } end
-  local rares, known = (hasMore or q) and C('HMGET', RARE, unpack(ids)) or NOTHING, {}
+  local rares, known = (hasMore or q) and C('EXISTS', RARE) == 1 and C('HMGET', RARE, unpack(ids)) or NOTHING, {}
   for i = 1, #rares do
     local r = rares[i] and cmsgpack.unpack(rares[i])
     -- What keeps it from being taken without a closer look.
