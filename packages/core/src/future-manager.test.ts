@@ -86,7 +86,7 @@ it('what ended before the subscription was there is asked for at once', async ()
   await storage.queue.complete(ref, 'early', '7', 'json')
   subscribed()
   await clock.settle()
-  expect(await Promise.race([wait, 'nothing yet'])).toBe(7)
+  expect(await Promise.race([wait, Promise.resolve('nothing yet')])).toBe(7)
   await futures.close()
 })
 

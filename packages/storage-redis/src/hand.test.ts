@@ -142,6 +142,22 @@ test('nodes that wait share them', async () => {
   expect(shares.flat().sort()).toEqual(['a', 'b', 'c', 'd'])
 })
 
+test('nodes that wait have their turns', async () => {
+  const nodes = ['one', 'two', 'three']
+  for (const node of nodes) await idle(node, 10)
+  const took: string[] = []
+  for (const id of ['a', 'b', 'c']) {
+    await enqueue(task(id))
+    await vi.waitFor(() => expect(nodes.some((node) => heard[node]?.length === 1)).toBe(true))
+    const session = nodes.find((node) => heard[node]?.length === 1) as string
+    const { token, claimed } = await handedTo(session)
+    const settlements = claimed.map(success)
+    await storage.session.work({ ...call, session, ack: token, settlements, free: 10 })
+    took.push(session)
+  }
+  expect(took.sort()).toEqual([...nodes].sort())
+})
+
 test('a node that runs something may be kept by it: others come first', async () => {
   await idle('busy', 10)
   await enqueue(task('a'))

@@ -1537,7 +1537,7 @@ end`,
   hand: `local FRESH = 2500
 local FEW = 48
 local HANDED = 16384
-local function hand(defs, scores, count, kinds)
+local function hand(defs, scores, count, kinds, turn)
 if count > FEW then return 0 end
 local size = 0
 for i = 1, count do
@@ -1558,7 +1558,7 @@ end
 end
 local done = 0
 for i = 1, #able do
-local one = able[i]
+local one = able[(turn + i) % #able + 1]
 local n = math.min(one.free, math.ceil((count - done) / (#able - i + 1)))
 if n == 0 then break end
 local own = one.own
@@ -2002,7 +2002,7 @@ dirty = true
 local handed = 0
 if isIdle and not head[2] and best == worst and C('EXISTS', Q .. 'aside') == 0 then`,
     PARTS.hand,
-    `handed = hand(defs, scores, k, kinds)
+    `handed = hand(defs, scores, k, kinds, base)
 end
 if handed == k then return { -1, out } end
 C('ZADD', READY, unpack(scores, 2 * handed + 1))`,

@@ -110,7 +110,7 @@ local function enqueuePlain()
   local handed = 0
   if isIdle and not head[2] and best == worst and C('EXISTS', Q .. 'aside') == 0 then
     --! hand
-    handed = hand(defs, scores, k, kinds)
+    handed = hand(defs, scores, k, kinds, base)
   end
   if handed == k then return { -1, out } end
   C('ZADD', READY, unpack(scores, 2 * handed + 1))

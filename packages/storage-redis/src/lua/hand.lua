@@ -12,8 +12,9 @@ local HANDED = 16384
 -- @param defs ids and definitions
 -- @param scores scores as text, and ids
 -- @param kinds that a session must serve
+-- @param turn a number that grows with every task, so that each session has its turn
 -- @returns how many of them were handed, from the first on
-local function hand(defs, scores, count, kinds)
+local function hand(defs, scores, count, kinds, turn)
   if count > FEW then return 0 end
   local size = 0
   for i = 1, count do
@@ -35,7 +36,7 @@ local function hand(defs, scores, count, kinds)
   end
   local done = 0
   for i = 1, #able do
-    local one = able[i]
+    local one = able[(turn + i) % #able + 1]
     local n = math.min(one.free, math.ceil((count - done) / (#able - i + 1)))
     if n == 0 then break end
     local own = one.own
