@@ -8,8 +8,9 @@
  */
 import { openStorage, TaskPool, type Storage, type TaskRecord } from '@neotask/core'
 import { redisStorage } from '@neotask/storage-redis'
+import Database from 'better-sqlite3'
 import { randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -61,6 +62,34 @@ async function open(kind: Kind, sessionTtl?: string): Promise<void> {
     workers = new WorkerProcesses(`redis:${namespace}:${url}`, log, sessionTtl)
   }
   producer = new TaskPool<Work, Done>({ storage, concurrency: 0 })
+}
+
+/** Stops the process, though not in the middle of a transaction: then nobody could write until it goes on. */
+async function stopBetweenSteps({ child }: WorkerProcess): Promise<void> {
+  for (;;) {
+    child.kill('SIGSTOP')
+    await until('it stands still', () => isStopped(child.pid as number), 5000)
+    if (isWritable()) return
+    child.kill('SIGCONT')
+    await sleep(5)
+  }
+}
+
+const isStopped = (pid: number): boolean => / T /.test(readFileSync(`/proc/${pid}/stat`, 'utf8'))
+
+/** Whether nobody has a transaction open on the file, if there is one. */
+function isWritable(): boolean {
+  const path = join(folder, 'tasks.db')
+  if (!existsSync(path)) return true
+  const database = new Database(path, { timeout: 100 })
+  try {
+    database.exec('BEGIN IMMEDIATE; ROLLBACK')
+    return true
+  } catch {
+    return false
+  } finally {
+    database.close()
+  }
 }
 
 /** Submits and waits until it is told to stop, with never more than {@link OPEN} tasks under way. */
@@ -240,7 +269,7 @@ test.each(['sqlite', 'redis'] as const)(
     const id = await producer.submit({ n: 7, ms: 300 })
     const executions = (): Execution[] => (existsSync(log) ? (readWitness(log).get(id) ?? []) : [])
     await until('it runs', () => executions().length === 1, 20_000)
-    frozen.child.kill('SIGSTOP')
+    await stopBetweenSteps(frozen)
     const other = workers.start(1)
     expect(await producer.waitForResult(id, { timeout: '20s' })).toEqual({ square: 49, pid: other.pid })
     const record = await producer.getTask(id)
