@@ -1,16 +1,16 @@
 /** One thread by itself: what it takes up, what can be taken back, and what is told when it dies or does not. */
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pathToFileURL } from 'node:url'
-import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest'
 import { resolveThreads, type ThreadOptions } from './thread-options.js'
 import { WorkerThread, type Attempt } from './worker-thread.js'
 
 const HANDLER = `
   import { execFileSync } from 'node:child_process'
   import { fileURLToPath } from 'node:url'
-  const release = fileURLToPath(new URL('release', import.meta.url))
+  const [release, blocked] = ['release', 'blocked'].map((name) => fileURLToPath(new URL(name, import.meta.url)))
   let ran = 0
   export default async function (job, ctx) {
     ran++
@@ -18,7 +18,7 @@ const HANDLER = `
     if (job === 'exit') process.exit(4)
     if (job === 'exit soon') setImmediate(() => process.exit(5))
     if (job === 'spin') for (;;);
-    if (job === 'block') execFileSync('sh', ['-c', 'until [ -e "$1" ]; do sleep 0.05; done', 'sh', release])
+    if (job === 'block') execFileSync('sh', ['-c', ': > "$2"; until [ -e "$1" ]; do sleep 0.05; done', 'sh', release, blocked])
     if (job === 'wait') await new Promise((resolve) => ctx.signal.addEventListener('abort', resolve))
     return ran
   }`
@@ -191,7 +191,8 @@ describe('a thread that is to end', () => {
   it('is given up for the time being when it cannot be stopped', async () => {
     const { thread, told, give, heard } = bench({ grace: 0 })
     const attempt = give('a', 'block')
-    await heard('started a')
+    // Before it is in there, an abort still ends it.
+    await vi.waitFor(() => expect(existsSync(join(folder, 'blocked'))).toBe(true), 10_000)
     try {
       thread.abort(attempt, 'timeout')
       await heard('stuck a')
