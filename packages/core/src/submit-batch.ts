@@ -13,6 +13,11 @@ export class SubmitBatch {
     return this.#open
   }
 
+  /** Whether one was refused, so that no more need be added. */
+  get isRefused(): boolean {
+    return this.#refusedAt < Infinity
+  }
+
   /** One more, which `submit` sends on its way with what is to be called with its answer. */
   add(submit: (answer: Submission['answer']) => unknown): void {
     const index = this.#ids.push('') - 1
@@ -38,7 +43,7 @@ export class SubmitBatch {
   /** Resolves with the ids when all are answered; rejects with the first refusal. */
   async land(): Promise<string[]> {
     if (this.#open > 0) await new Promise<void>((resolve) => (this.#landed = resolve))
-    if (this.#refusedAt < Infinity) throw this.#refusal
+    if (this.isRefused) throw this.#refusal
     return this.#ids
   }
 

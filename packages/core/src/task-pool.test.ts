@@ -62,6 +62,17 @@ describe('submitBatch', () => {
     expect(order).toEqual([1, 2, 3])
   })
 
+  it('takes no more from its source once one was refused, however long that goes on', async () => {
+    const pool = poolOf<unknown, void>({ concurrency: 0 })
+    let taken = 0
+    const items = function* (): Generator<{ data: unknown }> {
+      for (;;) yield { data: ++taken === 3 ? 1n : taken }
+    }
+    await expect(pool.submitBatch(items())).rejects.toMatchObject({ code: 'PAYLOAD_INVALID' })
+    expect(taken).toBeLessThan(1000)
+    expect(await pool.counts()).toMatchObject({ pending: taken - 1 })
+  })
+
   it('rejects with the first refusal, and leaves none unhandled', async () => {
     const unhandled: unknown[] = []
     const note = (error: unknown): void => void unhandled.push(error)

@@ -248,7 +248,7 @@ export class TaskPool<Data = never, Result = unknown> implements AsyncDisposable
     /** @returns what is to be awaited before the next one is made */
     const next = (item: BatchItem<Data>): Promise<unknown> | undefined => {
       add(item)
-      if (batch.open >= MOST_IN_FLIGHT) return batch.land()
+      if (batch.isRefused || batch.open >= MOST_IN_FLIGHT) return batch.land()
       // A storage that works elsewhere begins with these while the next ones are made.
       return ++count % TURN === 0 ? nextTurn() : undefined
     }
