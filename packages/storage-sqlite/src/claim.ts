@@ -16,6 +16,8 @@ import {
   priorityOf,
   RUNNING,
   SCALE,
+  SCHEDULED,
+  scoreOf,
   sessionPlace,
   stateIndex,
   stateOf,
@@ -35,7 +37,13 @@ const CLAIM = `t.n, t.id, t.place, t.rank, t.score, t.flags, t.settled, t.attemp
   t.options, t.since`
 const FIRST = `SELECT ${CLAIM} FROM neotask_tasks t WHERE t.place = ? AND t.rank < ? ORDER BY t.rank LIMIT ?`
 const NEWER = `SELECT ${CLAIM} FROM neotask_tasks t WHERE t.place = ? AND t.rank > ? ORDER BY t.rank, t.score LIMIT ?`
-const TAKE = `UPDATE neotask_tasks SET place = ?, rank = ?, since = ? WHERE place = ? AND rank <= ?`
+/** By their numbers: a statement that goes along the index which it changes takes half as long again. */
+const TAKE = `UPDATE neotask_tasks SET place = ?, rank = ?, since = ? WHERE n IN (SELECT value FROM json_each(?))`
+const TAKE_DUE = `UPDATE neotask_tasks SET place = ?, rank = ?, since = ?, score = ? WHERE n IN (SELECT value FROM json_each(?))`
+const DUE = `SELECT n, id, score, flags, attempts, reclaims, kind, codec, payload, options FROM neotask_tasks
+  WHERE place = ? AND rank <= ? ORDER BY rank, n LIMIT ?`
+const MORE_URGENT = `SELECT 1 FROM (SELECT score FROM neotask_tasks WHERE place = ? AND rank <= ? ORDER BY rank, n LIMIT ?)
+  WHERE score < ? LIMIT 1`
 const LANES = 'SELECT lane, name FROM neotask_lanes WHERE q = ?'
 const NEW_LANE =
   'INSERT INTO neotask_lanes (q, name) VALUES (?, ?) ON CONFLICT (q, name) DO UPDATE SET name = excluded.name RETURNING lane'
@@ -58,6 +66,8 @@ type ClaimTuple = [
   string | null,
   number,
 ]
+
+type DueTuple = [number, string, number, number, number, number, string, string, Stored, string | null]
 
 /** A task that may be claimed, with what a claim says of it. */
 interface Candidate extends Row {
@@ -114,6 +124,65 @@ export function claim(
     claimedFrom(step, candidate, payloads[index] ?? null, token, step.now - candidate.since),
   )
   return { claimed, head, short }
+}
+
+/**
+ * The short way of tasks that are due while nothing is ready: they go to the session from where they stand, instead of
+ * becoming ready first. Plain ones only, of one priority, in the order in which they were submitted: then one place in the
+ * order does for all.
+ *
+ * @param looked how many due tasks the long way would make ready before it claims: none of them may be more urgent
+ * @param issue gives the token; called once, when there is something to claim
+ * @returns `undefined` when they have to go the long way
+ */
+export function claimDue(
+  step: Step,
+  session: number,
+  kinds: ReadonlySet<string>,
+  wanted: Wanted,
+  looked: number,
+  issue: () => number,
+): Taken | undefined {
+  const { want, bytes = BYTES, moreUrgentThan } = wanted
+  if (moreUrgentThan !== undefined) return undefined
+  const { db, now } = step
+  const place = step.place(SCHEDULED)
+  const found = db.all<DueTuple>(DUE, place, now, want + 1)
+  const [first] = found
+  if (first === undefined) return undefined
+  const priority = priorityOf(first[2])
+  let [count, left, last] = [0, bytes, 0]
+  for (const [n, , score, flags, , , kind, , payload] of found) {
+    if (flags !== 0 || n < last || !kinds.has(kind) || priorityOf(score) !== priority) return undefined
+    last = n
+    left -= bytesOf(payload)
+    if (count < want && (left >= 0 || count === 0)) count++
+  }
+  const isAll = count === found.length
+  if (!isAll && found.length <= looked && db.get(MORE_URGENT, place, now, looked, scoreOf(priority, 0)))
+    return undefined
+  const token = issue()
+  const taken = isAll ? found : found.slice(0, count)
+  const numbers = JSON.stringify(taken.map(([n]) => n))
+  db.run(TAKE_DUE, sessionPlace(session), token, now, step.nextScore(priority), numbers)
+  step.shift(SCHEDULED, RUNNING, count)
+  const claimed = taken.map(([, id, , , attempts, reclaims, kind, codec, payload, options]) => ({
+    id,
+    token,
+    kind,
+    payload: encoded(payload) ?? '',
+    codec,
+    options: options ?? undefined,
+    priority,
+    attempts,
+    reclaims,
+    probation: false,
+    waited: 0,
+    checkpoint: undefined,
+    parents: undefined,
+    timedOut: undefined,
+  }))
+  return { claimed, head: isAll ? undefined : priority, short: isAll && count < want }
 }
 
 /** The priority of the most urgent task that the session may run. */
@@ -223,11 +292,9 @@ class Search {
   }
 }
 
-/** All that was taken from a place stands there before what was not, so one statement moves it. */
 function move(step: Step, session: number, taken: readonly Candidate[], token: number): void {
-  const last = new Map<number, number>()
-  for (const candidate of taken) last.set(candidate.place, candidate.rank)
-  for (const [place, rank] of last) step.db.run(TAKE, sessionPlace(session), token, step.now, place, rank)
+  const numbers = JSON.stringify(taken.map((candidate) => candidate.n))
+  step.db.run(TAKE, sessionPlace(session), token, step.now, numbers)
   step.shift(PENDING, RUNNING, taken.length)
 }
 

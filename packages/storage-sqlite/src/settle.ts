@@ -7,7 +7,7 @@
 import type { Mark, Report, Settlement } from '@neotask/core'
 import { refusalFrom } from './database.js'
 import { addEdges, resolveParents } from './enqueue.js'
-import { finish, finishCancelled, giveBack, makeReady, markExtras, schedule } from './finish.js'
+import { finish, finishCancelled, finishPlain, giveBack, makeReady, markExtras, schedule } from './finish.js'
 import { cancelGroup, SWEPT, sweepGroups } from './groups.js'
 import { FLAG, sessionPlace, type Row } from './layout.js'
 import { EVENT, type Step } from './step.js'
@@ -63,21 +63,19 @@ export function settle(
 ): number[] {
   if (settlements.length === 0) return []
   const stale: number[] = []
-  const ids = settlements.map((settlement) => settlement.id)
-  let rows = step.rows(ids)
-  for (const [index, settlement] of settlements.entries()) {
-    const row = rows.get(settlement.id)
+  for (let index = 0; index < settlements.length; index++) {
+    if (!alone) index += finishPlain(step, session, settlements, index)
+    const settlement = settlements[index]
+    if (settlement === undefined) break
+    const row = step.row(settlement.id)
     if (row && holds(session, row, settlement.token)) {
       const settled = alone ? settleAlone : settleOne
       settled(step, row, settlement)
-      // It may wait for one that this call settles too, which has to know that it is waited for.
-      if (settlement.outcome === 'suspended' && settlement.after?.ids.some((id) => rows.has(id)))
-        rows = step.rows(ids)
     }
     // The repeat of an accepted one counts as accepted.
     else if (!row || settlement.token === 0 || row.settled !== settlement.token) stale.push(index)
   }
-  // Last: the sweep takes entries away, of which `rows` would know nothing.
+  // Last: what this call says of other members is true, whatever becomes of their group.
   if (settlements.some((settlement) => settlement.outcome === 'failed' && settlement.cancelGroup))
     sweepGroups(step, SWEPT)
   return stale

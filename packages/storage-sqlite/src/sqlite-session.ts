@@ -11,11 +11,11 @@ import {
   type WorkReply,
   type WorkRequest,
 } from '@neotask/core'
-import { claim, entriesAfter, headFor, type Taken } from './claim.js'
+import { claim, claimDue, entriesAfter, headFor, type Taken } from './claim.js'
 import type { Connection } from './connection.js'
 import type { Database } from './database.js'
 import type { Effects } from './effects.js'
-import { FLAG, stateOf } from './layout.js'
+import { FLAG, PENDING, stateOf } from './layout.js'
 import { putRecord } from './record-store.js'
 import { conclude, pruneRest, pruneTasks, retentionOf, type PruneCursors } from './retention.js'
 import {
@@ -31,7 +31,7 @@ import {
 import { mark, report, settle } from './settle.js'
 import type { SqliteNotices } from './sqlite-notices.js'
 import { Step } from './step.js'
-import { drainSome, nextDueIn } from './upkeep-steps.js'
+import { drainSome, hasOnlyDue, nextDueIn } from './upkeep-steps.js'
 
 /** Settlements in one call, and tasks in one claim: together as many rows as a transaction may write. */
 export const WORK = 250
@@ -189,19 +189,26 @@ export class SqliteSession implements SessionFace {
       const head = step.paused ? undefined : headFor(step, this.#kindsOf(session))
       return this.#reply(step, session, 'ok', { ...NOBODY, head }, session.token, refused)
     }
-    drainSome(step, PIECE)
-    lookAtSessions(step, PIECE)
-    const now = findSession(database, request.session)
-    // The look may have condemned this very session.
-    if (!now || now.state !== LIVE) return this.#gone(step, session, refused)
-    if (step.paused)
-      return this.#reply(step, session, 'ok', { ...NOBODY, short: true }, session.token, refused)
+    const kinds = this.#kindsOf(session)
+    const wanted = limitsOf(request)
     let token = session.token
-    const taken = claim(step, session.s, this.#kindsOf(session), limitsOf(request), () => {
+    const issue = (): number => {
       token = step.nextToken()
       database.run(TOKEN, token, session.s)
       return token
-    })
+    }
+    const isOnlyDue = hasOnlyDue(step)
+    if (!isOnlyDue) drainSome(step, PIECE)
+    lookAtSessions(step, PIECE)
+    // The look may have condemned this very session, or taken back from another what stands before all that is due.
+    const isLive = findSession(database, request.session)?.state === LIVE
+    const mayTake = isOnlyDue && isLive && step.counts[PENDING] === 0
+    const due = mayTake ? claimDue(step, session.s, kinds, wanted, PIECE, issue) : undefined
+    if (isOnlyDue && !due) drainSome(step, PIECE)
+    if (!isLive) return this.#gone(step, session, refused)
+    if (step.paused)
+      return this.#reply(step, session, 'ok', { ...NOBODY, short: true }, session.token, refused)
+    const taken = due ?? claim(step, session.s, kinds, wanted, issue)
     return this.#reply(step, session, 'ok', taken, token, refused)
   }
 

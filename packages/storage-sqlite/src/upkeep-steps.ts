@@ -4,7 +4,17 @@
 import { cancelTask } from './cancel.js'
 import { drainCascades, hasCascades, makeReady, release } from './finish.js'
 import { hasSweeps, sweepGroups } from './groups.js'
-import { BLOCKED, FLAG, ROW, rowFrom, SCHEDULED, stateIndex, type Row, type RowTuple } from './layout.js'
+import {
+  BLOCKED,
+  FLAG,
+  PENDING,
+  ROW,
+  rowFrom,
+  SCHEDULED,
+  stateIndex,
+  type Row,
+  type RowTuple,
+} from './layout.js'
 import type { Step } from './step.js'
 
 const DUE = `SELECT ${ROW} FROM neotask_tasks t WHERE t.place = ? AND t.rank <= ? ORDER BY t.rank, t.n LIMIT ?`
@@ -57,6 +67,12 @@ export function drainSome(step: Step, limit: number): boolean {
   const swept = sweepGroups(step, limit)
   if (due === limit || deadlines === limit) return true
   return (told > 0 && hasCascades(step)) || (swept > 0 && hasSweeps(step))
+}
+
+/** Whether tasks that are due would become ready before all else: nothing is ready, and nothing else is to be done. */
+export function hasOnlyDue(step: Step): boolean {
+  if (step.paused || (step.counts[PENDING] ?? 0) > 0 || (step.counts[SCHEDULED] ?? 0) === 0) return false
+  return !hasCascades(step) && !hasSweeps(step) && step.db.get(PASSED, step.q, step.now, 1) === undefined
 }
 
 /** ms until the next task is due or the next deadline passes. */

@@ -327,4 +327,43 @@ export function claimRules(rule: Rule): void {
       assert.equal(record?.state, 'pending')
     },
   )
+  rule('C23', 'of tasks that are due together a claim takes the most urgent first', async (bench) => {
+    await bench.add(...ids('t', 6).map((id) => ({ id, delay: SECOND })))
+    await bench.add({ id: 'urgent', priority: 0, delay: 2 * SECOND })
+    await bench.advance(3 * SECOND)
+    const hand = await bench.hand()
+    assert.deepEqual(idsOf(await hand.claim(1)), ['urgent'])
+    assert.deepEqual(idsOf(await hand.claim(9)), ids('t', 6))
+    await bench.add({ id: 'a', delay: SECOND }, { id: 'b', priority: 0, delay: 2 * SECOND })
+    await bench.advance(3 * SECOND)
+    assert.deepEqual(idsOf(await hand.claim(9)), ['b', 'a'])
+  })
+
+  rule('C24', 'tasks that were due together keep their order when they come back', async (bench) => {
+    const names = ids('t', 6)
+    // Those that are due first were submitted last.
+    await bench.add(...names.map((id, i) => ({ id, delay: (i + 1) * SECOND })).reverse())
+    await bench.advance(9 * SECOND)
+    const hand = await bench.hand()
+    assert.deepEqual(idsOf(await hand.claim(6)), names)
+    await bench.add('new')
+    for (const id of names) await hand.settle(id, 'released')
+    assert.deepEqual(idsOf(await hand.claim(9)), [...names, 'new'])
+  })
+
+  rule('C25', 'a claim that leaves due tasks says how urgent they are', async (bench) => {
+    await bench.add(...ids('t', 3).map((id) => ({ id, priority: 3, delay: SECOND })))
+    await bench.advance(SECOND)
+    const reply = await (await bench.hand()).work({ want: 2 })
+    assert.equal(reply.claimed.length, 2)
+    assert.equal(reply.head, 3)
+  })
+
+  rule('C26', 'a claim of due tasks ends before its payload bytes are more than wanted', async (bench) => {
+    await bench.add(...ids('t', 4).map((id) => ({ id, payload: 'x'.repeat(900), delay: SECOND })))
+    await bench.advance(SECOND)
+    const hand = await bench.hand()
+    assert.deepEqual(idsOf(await hand.claim(9, { wantBytes: 2000 })), ['t0000', 't0001'])
+    assert.deepEqual(idsOf(await hand.claim(9, { wantBytes: 1 })), ['t0002'])
+  })
 }
