@@ -199,9 +199,8 @@ export class SqliteSession implements SessionFace {
     }
     const isOnlyDue = hasOnlyDue(step)
     if (!isOnlyDue) drainSome(step, PIECE)
-    lookAtSessions(step, PIECE)
-    // The look may have condemned this very session, or taken back from another what stands before all that is due.
-    const isLive = findSession(database, request.session)?.state === LIVE
+    // The look may condemn this very session, or take back from another what stands before all that is due.
+    const isLive = !lookAtSessions(step, PIECE).condemned.includes(session.id)
     const mayTake = isOnlyDue && isLive && step.counts[PENDING] === 0
     const due = mayTake ? claimDue(step, session.s, kinds, wanted, PIECE, issue) : undefined
     if (isOnlyDue && !due) drainSome(step, PIECE)
