@@ -154,7 +154,8 @@ export class LifecycleManager {
   submit(task: Submission): void {
     const { storage, ref } = this.#context
     // Whoever waits for room, or tries whether there is some, was there first.
-    if (this.#roomWaiters.length > 0 || this.#lookingForRoom) this.#waitForRoom(task)
+    const othersWait = this.#roomWaiters.length > 0 || this.#lookingForRoom
+    if (othersWait && task.guard === undefined) this.#waitForRoom(task)
     else if (storage.queue.enqueueNow === undefined) this.#submits.push(task, this.#answered, this.#failed)
     else this.#answered(storage.queue.enqueueNow(ref, task, this.#limits), task)
   }
@@ -196,7 +197,7 @@ export class LifecycleManager {
   readonly #answered = (outcome: EnqueueOutcome, task: Submission): void => {
     if (typeof outcome !== 'object') task.answer(task, this.#tell(task, outcome), undefined)
     else if (!isRefusal(outcome)) task.answer({ ...task, id: outcome.into }, false, undefined)
-    else if (isFull(outcome) && this.#context.options.overflow === 'wait') this.#waitForRoom(task)
+    else if (isFull(outcome) && this.#mayWait(task)) this.#waitForRoom(task)
     else task.answer(task, false, refusalError(outcome, task.id))
   }
 
@@ -214,6 +215,11 @@ export class LifecycleManager {
       events.emit('task.created', { id: task.id, name: task.kind, data: task.data })
     }
     return true
+  }
+
+  /** A claim does not wait for room, and what comes from it would be late. */
+  #mayWait(task: Submission): boolean {
+    return this.#context.options.overflow === 'wait' && task.guard === undefined
   }
 
   #waitForRoom(task: Submission): void {

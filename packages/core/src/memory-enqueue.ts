@@ -119,7 +119,7 @@ function checkUnit(
 /** @param earlier the new ids that stand before the task in its unit: they may be parents */
 function check(queue: MemoryQueue, task: NewTask, earlier?: ReadonlySet<string>): Refusal | undefined {
   if (!isStorableId(task.id)) return refuse('OPTION_INVALID', `not an id that can be stored: ${task.id}`)
-  const { priority, after, group, debounce } = task
+  const { priority, after, group, debounce, guard } = task
   if (!(Number.isInteger(priority) && priority >= 0 && priority <= MAX_PRIORITY)) {
     return refuse(
       'OPTION_INVALID',
@@ -134,6 +134,9 @@ function check(queue: MemoryQueue, task: NewTask, earlier?: ReadonlySet<string>)
   }
   if (debounce !== undefined && !(isStorableId(debounce.key) && isTime(debounce.maxWait))) {
     return refuse('OPTION_INVALID', `debounce: not a key and a time that can be stored: ${debounce.key}`)
+  }
+  if (guard !== undefined && !queue.holds(guard)) {
+    return refuse('LEASE_LOST', `the claim of ${guard.key} is lost`)
   }
   if (after === undefined) return undefined
   if (after.ids.length > MAX_PARENTS) {

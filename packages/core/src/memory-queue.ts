@@ -16,12 +16,13 @@ import { IdMap } from './id-map.js'
 import { Groups } from './memory-groups.js'
 import { Lease } from './memory-lease.js'
 import type { MemoryNotices } from './memory-notices.js'
+import type { MemoryRecords } from './memory-records.js'
 import { History, Tombstones } from './memory-retention.js'
 import { Chain, Done, Due, Line, Order, hasDependents } from './memory-structures.js'
 import { isDoomed, rareOf, type Group, type Rare, type Task } from './memory-task.js'
 import { WakeUps } from './memory-wake.js'
 import { tellWatchers } from './memory-watch.js'
-import type { Dependencies, QueueRef, Retention } from './storage.js'
+import type { Dependencies, Guard, QueueRef, Retention } from './storage.js'
 import { TASK_STATES, isFinal, isGeneratedId, type FinalState, type TakenReason } from './task.js'
 
 /** Dependents released in a step; the rest are left to the claims and to upkeep. */
@@ -68,6 +69,7 @@ export class MemoryQueue {
   retention: Retention | undefined = undefined
   paused = false
 
+  readonly #records: MemoryRecords
   #sequence = 0
   #ends = 0
   readonly #cascades: Cascade[] = []
@@ -77,9 +79,10 @@ export class MemoryQueue {
   #released = 0
   #swept = 0
 
-  constructor(ref: QueueRef, notices: MemoryNotices) {
+  constructor(ref: QueueRef, notices: MemoryNotices, records: MemoryRecords) {
     this.ref = { tenant: ref.tenant, queue: ref.queue }
     this.notices = notices
+    this.#records = records
     this.wakeUps = new WakeUps(this.ref, this.ready, notices)
   }
 
@@ -89,6 +92,11 @@ export class MemoryQueue {
     let count = this.ready.size
     for (const lane of this.lanes.values()) count += lane.size
     return count
+  }
+
+  /** Whether the claim holds that a task comes from. */
+  holds({ key, version }: Guard): boolean {
+    return this.#records.versionOf(this.ref.tenant, key) === version
   }
 
   /** What `maxQueueSize` bounds. */

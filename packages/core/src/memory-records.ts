@@ -120,6 +120,11 @@ export class MemoryRecords implements RecordsFace {
     return this.#tenant(tenant).get(key, this.#now())
   }
 
+  /** The version of the record, `undefined` when there is none. */
+  versionOf(tenant: string, key: string): number | undefined {
+    return this.#tenant(tenant).get(key, this.#now())?.version
+  }
+
   async put(
     tenant: string,
     key: string,

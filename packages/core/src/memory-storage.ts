@@ -85,7 +85,7 @@ class MemoryStorage implements Storage {
     this.notices = new MemoryNotices()
     this.records = new MemoryRecords(now)
     this.locks = new MemoryLocks(now)
-    this.queue = new MemoryQueues(now, this.notices)
+    this.queue = new MemoryQueues(now, this.notices, this.records)
     this.session = new MemorySessions({
       now,
       queueOf: (ref) => this.queue.of(ref),
@@ -108,12 +108,14 @@ class MemoryStorage implements Storage {
 class MemoryQueues implements QueueFace {
   readonly #now: () => number
   readonly #notices: MemoryNotices
+  readonly #records: MemoryRecords
   readonly #tenants = new Map<string, Map<string, MemoryQueue>>()
   #last: MemoryQueue | undefined
 
-  constructor(now: () => number, notices: MemoryNotices) {
+  constructor(now: () => number, notices: MemoryNotices, records: MemoryRecords) {
     this.#now = now
     this.#notices = notices
+    this.#records = records
   }
 
   of(ref: QueueRef): MemoryQueue {
@@ -123,7 +125,8 @@ class MemoryQueues implements QueueFace {
     let queues = this.#tenants.get(ref.tenant)
     if (queues === undefined) this.#tenants.set(ref.tenant, (queues = new Map<string, MemoryQueue>()))
     let queue = queues.get(ref.queue)
-    if (queue === undefined) queues.set(ref.queue, (queue = new MemoryQueue(ref, this.#notices)))
+    if (queue === undefined)
+      queues.set(ref.queue, (queue = new MemoryQueue(ref, this.#notices, this.#records)))
     this.#last = queue
     return queue
   }

@@ -153,6 +153,14 @@ export interface NewTask {
   readonly debounce?: Debounce | undefined
   /** Registers this watcher in the same step. */
   readonly watcher?: string | undefined
+  /** Refused with `LEASE_LOST` when the claim that it comes from holds no more; a known id is told as such all the same. */
+  readonly guard?: Guard | undefined
+}
+
+/** A claim of a record of the same tenant: it holds while the record has the version that the claim gave it. */
+export interface Guard {
+  readonly key: string
+  readonly version: number
 }
 
 /**

@@ -13,9 +13,9 @@ import { TaskDefinition } from './define-task.js'
 import { optionError } from './errors.js'
 import { storedOptions } from './kinds.js'
 import type { Submission } from './lifecycle-manager.js'
-import { resolveSubmit, type Logger, type SubmitOptions } from './options.js'
+import { resolveSubmit, type SubmitOptions } from './options.js'
 import type { PoolEvents } from './pool-events.js'
-import type { Dependencies, Encoded, QueueRef, Storage } from './storage.js'
+import type { Dependencies, Encoded, Guard, QueueRef, Storage } from './storage.js'
 import { insideOf, TaskPool } from './task-pool.js'
 
 export { checkBoolean, checkInstant, checkInteger, checkKeys, checkObject, oneOf } from './checks.js'
@@ -37,6 +37,11 @@ export interface PlacedTask extends PreparedTask {
   /** Composed with `~`. */
   readonly id: string
   readonly after?: Dependencies | undefined
+  /**
+   * The claim of a record that it comes from: stored only while that holds, else `LEASE_LOST`. Such a task never waits for
+   * room, for its claim does not wait either: it is refused with `QUEUE_FULL`.
+   */
+  readonly guard?: Guard | undefined
 }
 
 /**
@@ -51,7 +56,6 @@ export interface Tier {
   /** Of this process; the storage has its own. */
   readonly clock: Clock
   readonly codec: Codec
-  readonly logger: Logger
   /** A call of the storage, which is opened on demand, within the pool's `callTimeout`. `POOL_CLOSED` when it is too late. */
   readonly call: <T>(what: string, call: (storage: Storage) => Promise<T>) => Promise<T>
   /**
@@ -84,6 +88,7 @@ class Placed implements Submission {
   readonly priority: number
   readonly options: string | undefined
   readonly after: Dependencies | undefined
+  readonly guard: Guard | undefined
   readonly answer: Submission['answer']
   future: undefined
   readonly #codec: Codec
@@ -96,6 +101,7 @@ class Placed implements Submission {
     this.priority = task.priority
     this.options = task.options
     this.after = task.after
+    this.guard = task.guard
     this.answer = answer
     this.#codec = codec
   }
@@ -115,7 +121,6 @@ export function tierOf(pool: TaskPool): Tier {
     ref,
     clock: options.clock,
     codec: options.codec,
-    logger: options.logger,
     call: inside.call,
     prepare: async (task, data, more) => {
       const made = task === undefined ? inside.create(data, more, undefined) : inside.create(task, data, more)

@@ -13,7 +13,7 @@ import {
 import type { Argument, Reply } from './connection.js'
 import { encodeDefinition, escapeText, flagsOf } from './definition.js'
 import type { Durability } from './durability.js'
-import { pack } from './msgpack.js'
+import { pack, type Packable } from './msgpack.js'
 import { listOf, numberOf, textOf } from './reply.js'
 
 const MAX_UNIT_TASKS = 500
@@ -65,7 +65,7 @@ export class EnqueueRequest {
   }
 
   /** Of the script. @param origin whose call it is */
-  arguments(origin: string): Argument[] {
+  arguments(origin: string, tenant: string): Argument[] {
     const limit = Number.isFinite(this.#limit) ? this.#limit : ''
     const options = this.#tasks.map((task, index) => {
       const refusal = checkTask(task)
@@ -73,7 +73,9 @@ export class EnqueueRequest {
       return optionsOf(task, refusal)
     })
     const isEachAlone = this.#sizes.every((size) => size === 0)
-    if (isEachAlone && options.every((one) => one === '')) return [limit, origin, ...this.#plainArguments()]
+    const guards = this.#guards(tenant)
+    if (isEachAlone && options.every((one) => one === ''))
+      return [limit, origin, ...this.#plainArguments(guards)]
     const args: Argument[] = []
     let letters = ''
     for (const [index, task] of this.#tasks.entries()) {
@@ -82,10 +84,18 @@ export class EnqueueRequest {
       letters += flags
       args.push(task.id, encodeDefinition(task, flags, priority), options[index] ?? '')
     }
-    return [limit, origin, '', isEachAlone ? '' : pack(this.#sizes), letters, ...args]
+    return [limit, origin, '', isEachAlone ? '' : pack(this.#sizes), letters, guards, ...args]
   }
 
-  #plainArguments(): Argument[] {
+  /** The tenant, and of each task that has one its index, key and version; empty when none has. */
+  #guards(tenant: string): Argument {
+    const guards: Packable[] = []
+    for (const [index, { guard }] of this.#tasks.entries())
+      if (guard !== undefined) guards.push(index, guard.key, guard.version)
+    return guards.length === 0 ? '' : pack([tenant, ...guards])
+  }
+
+  #plainArguments(guards: Argument): Argument[] {
     const kinds = new Set<string>()
     const ids = new Set<string>()
     const args: Argument[] = []
@@ -105,7 +115,7 @@ export class EnqueueRequest {
     }
     const names = [...kinds].map((kind) => `${escapeText(kind)} `).join('')
     const areNew = isGenerated && (isAscending || ids.size === this.#tasks.length)
-    return [names, areNew ? (isAscending ? 2 : 1) : '', letters, ...args]
+    return [names, areNew ? (isAscending ? 2 : 1) : '', letters, guards, ...args]
   }
 
   /** Reads what the script answered. */
@@ -177,6 +187,8 @@ export class EnqueueRequest {
         return { into: rest }
       case 'p':
         return refuse('DEPENDENCY_NOT_FOUND', `after: no task ${rest}`)
+      case 'g':
+        return refuse('LEASE_LOST', `the claim of ${rest} is lost`)
       case 'f':
         return refuse('QUEUE_FULL', `the queue holds ${rest} waiting tasks, its limit is ${this.#limit}`)
       default:

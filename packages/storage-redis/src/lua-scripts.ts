@@ -1919,9 +1919,20 @@ local n = #flags
 local function waiting()
 return C('ZCARD', READY) + C('ZCARD', Q .. 'aside') + C('ZCARD', Q .. 'due') + C('ZCARD', Q .. 'need')
 end
+local lost = {}
+if ARGV[7] ~= '' then`,
+    PARTS.records,
+    `local guards = cmsgpack.unpack(ARGV[7])
+local k = recordKeys(guards[1])
+for i = 2, #guards, 3 do
+local key = guards[i + 1]
+local record = recordRead(k, key)
+if not record or record.n ~= guards[i + 2] then lost[guards[i] + 1] = key end
+end
+end
 local ids = {}
 local function meetPlain(i, known, taken, isChosen)
-local id, d = ids[i], stamp(string.byte(flags, i)) .. ARGV[2 * i + 6]
+local id, d = ids[i], stamp(string.byte(flags, i)) .. ARGV[2 * i + 7]
 local other, tomb = known or taken[id], nil
 if not other and isChosen and not isGenerated(id) then
 tomb = C('HGET', Q .. 'tombs', id)
@@ -1934,7 +1945,7 @@ local was = other and nonceOf(other) or string.match(tomb or '', '^%d+ (.*)$')
 return nonce ~= '' and nonce == was and 'r' or 'd'
 end
 local function enqueuePlain()
-for i = 1, n do ids[i] = ARGV[2 * i + 5] end
+for i = 1, n do ids[i] = ARGV[2 * i + 6] end
 local known = C('HMGET', DEFS, unpack(ids))
 local room = most and most - waiting() or n
 local isChosen, isOrdered = ARGV[5] ~= '1' and ARGV[5] ~= '2', ARGV[5] == '2'
@@ -1947,12 +1958,13 @@ if isChosen or known[i] then
 how = meetPlain(i, known[i], taken, isChosen)
 if how == nil then return nil end
 end
+if not how and lost[i] then how = 'g' .. lost[i] end
 if not how and k >= room then how = 'f' .. int(most - room + k) end
 if how then
 out[#out + 1] = i - 1
 out[#out + 1] = how
 else
-local raw, letter = ARGV[2 * i + 6], string.byte(flags, i)
+local raw, letter = ARGV[2 * i + 7], string.byte(flags, i)
 if letter ~= lastLetter then
 lastLetter, front = letter, stamp(letter)
 end
@@ -2021,14 +2033,16 @@ end`,
     `local q
 local STEP = isPlain and 2 or 3
 local function idOf(i)
-return ARGV[STEP * (i - 1) + 7]
+return ARGV[STEP * (i - 1) + 8]
 end
 local function definitionOf(i)
-return stamp(string.byte(flags, i)) .. ARGV[STEP * (i - 1) + 8]
+return stamp(string.byte(flags, i)) .. ARGV[STEP * (i - 1) + 9]
 end
 local function optionsOf(i)
-local packed = not isPlain and ARGV[STEP * (i - 1) + 9] or ''
-return packed ~= '' and cmsgpack.unpack(packed) or {}
+local packed = not isPlain and ARGV[STEP * (i - 1) + 10] or ''
+local o = packed ~= '' and cmsgpack.unpack(packed) or {}
+o.lost = lost[i]
+return o
 end
 local function tombOf(id)
 if isGenerated(id) then return nil end
@@ -2042,6 +2056,7 @@ return q.tasks[id] and q.tasks[id].p
 end
 local function check(o, earlier)
 if o.bad then return 'b' end
+if o.lost then return 'g' .. o.lost end
 for _, id in ipairs(o.a or {}) do
 if not isKnown(id) and not (earlier and earlier[id]) then return 'p' .. id end
 end

@@ -69,7 +69,7 @@ export class RedisQueue implements QueueFace {
   }
 
   async #enqueue(ref: QueueRef, request: EnqueueRequest): Promise<Reply> {
-    const args = request.arguments(this.#notices.origin)
+    const args = request.arguments(this.#notices.origin, ref.tenant)
     const { durability, keys } = this.#connection
     if (durability === undefined) return this.#run('enqueue', ref, args)
     const queue = keys.queue(ref)

@@ -9,6 +9,7 @@ import {
   type EnqueueOptions,
   type EnqueueOutcome,
   type ErrorCode,
+  type Guard,
   type NewTask,
   type Refusal,
 } from '@neotask/core'
@@ -32,6 +33,8 @@ const WATCH =
   'INSERT INTO neotask_watchers VALUES (?, ?, ?) ON CONFLICT (n, watcher) DO UPDATE SET until = max(until, excluded.until)'
 const NONCE = 'SELECT nonce FROM neotask_extras WHERE n = ?'
 const TOMBSTONE = 'SELECT nonce FROM neotask_tombstones WHERE q = ? AND id = ? AND until > ?'
+const VERSION = `SELECT r.version FROM neotask_queues q JOIN neotask_records r ON r.tenant = q.tenant AND r.key = ?
+  WHERE q.q = ? AND (r.expires IS NULL OR r.expires > ?)`
 const PUT_BODY = 'INSERT OR REPLACE INTO neotask_bodies VALUES (?, ?)'
 
 /** Options that need a row in `extras`, an edge, or a look at other tasks. */
@@ -44,7 +47,8 @@ export const isPlain = (task: NewTask): boolean =>
   task.runAt === undefined &&
   task.expiresIn === undefined &&
   task.watcher === undefined &&
-  task.debounce === undefined
+  task.debounce === undefined &&
+  task.guard === undefined
 
 /** The parents of a task as they stand now. */
 interface Parents {
@@ -164,6 +168,8 @@ function lookUp(
     const outcome = earlier.has(task.id) ? undefined : lookUpTask(step, task)
     known.push(outcome)
     const isNew = outcome === undefined && !earlier.has(task.id)
+    if (isNew && task.guard && !holds(step, task.guard))
+      return refuse('LEASE_LOST', `the claim of ${task.guard.key} is lost`)
     for (const parent of isNew ? (task.after?.ids ?? []) : []) {
       if (earlier.has(parent) || (parent !== task.id && step.row(parent))) continue
       return refuse('DEPENDENCY_NOT_FOUND', `${task.id} names a task that is not there: ${parent}`)
@@ -193,6 +199,11 @@ function outcomeOfRepeat(task: NewTask, nonce: string | null | undefined): 'repe
   return isGeneratedId(task.id) || (task.nonce !== undefined && task.nonce === nonce)
     ? 'repeated'
     : 'duplicate'
+}
+
+/** Whether the claim holds that a task comes from. */
+function holds(step: Step, { key, version }: Guard): boolean {
+  return step.db.get<[number]>(VERSION, key, step.q, step.now)?.[0] === version
 }
 
 function checkSize(

@@ -1,9 +1,9 @@
 /** E: enqueue. What is accepted, what is refused, and what a repeat is told. */
 import assert from 'node:assert/strict'
-import type { Encoded } from '../storage.js'
+import type { Encoded, NewTask, Unit } from '../storage.js'
 import { TASK_STATES, TaskIds } from '../task.js'
 import type { Bench, Rule } from './harness.js'
-import { codeOf, HOUR, ids, idsOf, MINUTE, sketch } from './sketch.js'
+import { codeOf, HOUR, ids, idsOf, MINUTE, SECOND, sketch } from './sketch.js'
 
 const MIB = 1024 * 1024
 const EVERY_CHARACTER = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:@/+=-~#'
@@ -294,5 +294,31 @@ export function enqueueRules(rule: Rule): void {
     assert.deepEqual(outcomes.flat().sort(), ['accepted', 'duplicate', 'duplicate', 'duplicate'])
     const winner = outcomes.findIndex(([outcome]) => outcome === 'accepted')
     assert.equal((await bench.get('same')).payload, `${winner}`)
+  })
+
+  rule('E25', 'a task with a guard is stored only while the claim of that record holds', async (bench) => {
+    const { records } = bench.storage
+    const claim = async (): Promise<number> => {
+      const reply = await records.claimDue(bench.ref.tenant, { prefix: 'g/', limit: 9, leaseMs: SECOND })
+      return reply.records[0]?.version ?? -1
+    }
+    await records.put(bench.ref.tenant, 'g/a', 'value', { dueIn: 0 })
+    const first = await claim()
+    const guarded = (id: string, version: number): NewTask => sketch({ id, guard: { key: 'g/a', version } })
+    const refused = async (...units: Unit[]): Promise<void> => {
+      for (const outcome of await bench.enqueue(units)) assert.equal(codeOf(outcome), 'LEASE_LOST')
+    }
+    assert.deepEqual(await bench.enqueue([guarded('a', first), sketch('b')]), ['accepted', 'accepted'])
+    await bench.advance(SECOND)
+    const second = await claim()
+    await refused(guarded('c', first), [sketch('d'), guarded('e', first)])
+    await refused({ ...guarded('f', first), delay: SECOND })
+    const mixed = await bench.enqueue([guarded('c', first), sketch('g'), guarded('h', second)])
+    assert.deepEqual([codeOf(mixed[0]), ...mixed.slice(1)], ['LEASE_LOST', 'accepted', 'accepted'])
+    // What is stored is stored, whoever repeats it.
+    assert.deepEqual(await bench.enqueue([{ ...guarded('a', first), nonce: 'n' }]), ['duplicate'])
+    await records.delete(bench.ref.tenant, 'g/a')
+    await refused(guarded('i', second))
+    assert.equal((await bench.storage.queue.counts(bench.ref)).pending, 4)
   })
 }

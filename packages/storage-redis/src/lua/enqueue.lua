@@ -4,10 +4,12 @@
 -- KEYS  1 shard, 2 queue
 -- ARGV  2 most waiting tasks or '', 3 whose call it is, 4 the kinds, with a space behind each, when every task is plain and a
 --       unit of its own, else '', 5 '2' when besides every id is a generated one and greater than the one before, '1' when
---       each is generated and stands once, else packed sizes of units or '' when there are none of several, 6 the flags of their definitions, a letter each; then for each task: id, what
---       follows flags and time in its definition and, unless all are plain, packed options or ''
+--       each is generated and stands once, else packed sizes of units or '' when there are none of several, 6 the flags of their definitions, a letter each, 7 packed
+--       claims of records that tasks come from (tenant, then index, key and version of each) or '' when there are none; then for
+--       each task: id, what follows flags and time in its definition and, unless all are plain, packed options or ''
 -- reply the priority that was published as a new head, or -1; list of the outcomes that are not `accepted`: index, then
---       'r' repeated, 'd' known, 'f<waiting>' no room, 'p<id>' a parent that is unknown, 'b' refused by the caller, 'i<id>' in another task
+--       'r' repeated, 'd' known, 'f<waiting>' no room, 'p<id>' a parent that is unknown, 'b' refused by the caller, 'i<id>' in another task,
+--       'g<key>' its claim of this record is lost
 -- cost  O(n log N); 8 commands for a batch of plain tasks. May be refused for memory, whole.
 local Q = KEYS[2]
 local DEFS, READY, META = Q .. 'defs', Q .. 'ready', Q .. 'meta'
@@ -20,11 +22,24 @@ local function waiting()
   return C('ZCARD', READY) + C('ZCARD', Q .. 'aside') + C('ZCARD', Q .. 'due') + C('ZCARD', Q .. 'need')
 end
 
+-- The keys of the claims that are lost, by the index of the task.
+local lost = {}
+if ARGV[7] ~= '' then
+  --! records
+  local guards = cmsgpack.unpack(ARGV[7])
+  local k = recordKeys(guards[1])
+  for i = 2, #guards, 3 do
+    local key = guards[i + 1]
+    local record = recordRead(k, key)
+    if not record or record.n ~= guards[i + 2] then lost[guards[i] + 1] = key end
+  end
+end
+
 local ids = {}
 
 -- What is said of the i-th task when it is known, `false` when it is new. @returns nil when the long way has to say it
 local function meetPlain(i, known, taken, isChosen)
-  local id, d = ids[i], stamp(string.byte(flags, i)) .. ARGV[2 * i + 6]
+  local id, d = ids[i], stamp(string.byte(flags, i)) .. ARGV[2 * i + 7]
   local other, tomb = known or taken[id], nil
   if not other and isChosen and not isGenerated(id) then
     tomb = C('HGET', Q .. 'tombs', id)
@@ -40,7 +55,7 @@ end
 
 -- The common case: plain tasks, each a unit of its own.
 local function enqueuePlain()
-  for i = 1, n do ids[i] = ARGV[2 * i + 5] end
+  for i = 1, n do ids[i] = ARGV[2 * i + 6] end
   local known = C('HMGET', DEFS, unpack(ids))
   local room = most and most - waiting() or n
   local isChosen, isOrdered = ARGV[5] ~= '1' and ARGV[5] ~= '2', ARGV[5] == '2'
@@ -53,12 +68,13 @@ local function enqueuePlain()
       how = meetPlain(i, known[i], taken, isChosen)
       if how == nil then return nil end
     end
+    if not how and lost[i] then how = 'g' .. lost[i] end
     if not how and k >= room then how = 'f' .. int(most - room + k) end
     if how then
       out[#out + 1] = i - 1
       out[#out + 1] = how
     else
-      local raw, letter = ARGV[2 * i + 6], string.byte(flags, i)
+      local raw, letter = ARGV[2 * i + 7], string.byte(flags, i)
       if letter ~= lastLetter then
         lastLetter, front = letter, stamp(letter)
       end
@@ -133,14 +149,16 @@ end
 local q
 local STEP = isPlain and 2 or 3
 local function idOf(i)
-  return ARGV[STEP * (i - 1) + 7]
+  return ARGV[STEP * (i - 1) + 8]
 end
 local function definitionOf(i)
-  return stamp(string.byte(flags, i)) .. ARGV[STEP * (i - 1) + 8]
+  return stamp(string.byte(flags, i)) .. ARGV[STEP * (i - 1) + 9]
 end
 local function optionsOf(i)
-  local packed = not isPlain and ARGV[STEP * (i - 1) + 9] or ''
-  return packed ~= '' and cmsgpack.unpack(packed) or {}
+  local packed = not isPlain and ARGV[STEP * (i - 1) + 10] or ''
+  local o = packed ~= '' and cmsgpack.unpack(packed) or {}
+  o.lost = lost[i]
+  return o
 end
 
 local function tombOf(id)
@@ -158,6 +176,7 @@ end
 -- Why the task cannot be stored. @param earlier new ids of its unit that may be its parents
 local function check(o, earlier)
   if o.bad then return 'b' end
+  if o.lost then return 'g' .. o.lost end
   for _, id in ipairs(o.a or {}) do
     if not isKnown(id) and not (earlier and earlier[id]) then return 'p' .. id end
   end
