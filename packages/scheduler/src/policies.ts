@@ -31,14 +31,18 @@ import {
   type Schedule,
   type SkipReason,
 } from './schedule.js'
+import type { Slots } from './timing.js'
 
-/** Slots that one schedule fires or tells of at once; of more, the newest. */
+/** Slots that one schedule fires at once; of more, the newest. */
 export const MOST_AT_ONCE = 1000
 /** A slot is missed when it is later than the time until the next one, within these bounds, ms. */
 const LEAST_TOLERANCE = 1000
 const MOST_TOLERANCE = 30_000
-/** Slots that are found one after the other before a search from the other end is cheaper. */
-const STEPS = 50
+/**
+ * Slots that are looked at one after the other. When more are due, nobody was there for long: a node that died has fired
+ * what was due in its time, which is among these, or the newest; and those in between are told of by nobody.
+ */
+const STEPS = 25
 
 export interface Plan {
   readonly schedule: Schedule
@@ -55,11 +59,7 @@ export function planOf(schedule: Schedule, now: number): Plan {
   const { definition, next } = schedule
   if (next === undefined || schedule.paused) return { schedule, wanted: [], missed: [], following: next }
   const { due, following } = dueSlots(schedule, next, now)
-  const isLate = due.map((slot, index) => {
-    const gap = (due[index + 1] ?? following ?? Infinity) - slot
-    const tolerance = definition.tolerance ?? Math.min(MOST_TOLERANCE, Math.max(LEAST_TOLERANCE, gap))
-    return now - dueAtOf(schedule, slot) > tolerance
-  })
+  const isLate = due.map((slot, index) => isTooLate(schedule, slot, due[index + 1] ?? following, now))
   const late = due.filter((_, index) => isLate[index])
   const inTime = due.filter((_, index) => !isLate[index])
   const { missed: policy } = definition
@@ -74,7 +74,13 @@ export function planOf(schedule: Schedule, now: number): Plan {
   return { schedule, wanted: [...again, ...inTime], missed, following }
 }
 
-/** The slots from `next` on that are due, the newest of them when they are many, and the one after. */
+function isTooLate(schedule: Schedule, slot: number, following: number | undefined, now: number): boolean {
+  const gap = (following ?? Infinity) - slot
+  const { tolerance = Math.min(MOST_TOLERANCE, Math.max(LEAST_TOLERANCE, gap)) } = schedule.definition
+  return now - dueAtOf(schedule, slot) > tolerance
+}
+
+/** The slots from `next` on that are due, the first and the newest of them when they are many, and the one after. */
 function dueSlots(
   schedule: Schedule,
   next: number,
@@ -87,14 +93,30 @@ function dueSlots(
   for (; slot !== undefined && isDue(slot); slot = slots.next(slot)) {
     due.push(slot)
     if (due.length < STEPS) continue
-    // Nobody was there for long. What is due is due in order, for jitter is shorter than the time between two slots.
-    const newest = slots.newest(next - 1, now, MOST_AT_ONCE)
-    let rest = newest.pop()
-    while (rest !== undefined && !isDue(rest)) rest = newest.pop()
-    if (rest !== undefined) newest.push(rest)
-    return { due: newest, following: slots.next(newest.at(-1) ?? slot) }
+    const newest = newestDue(schedule, slots, slot, now)
+    due.push(...newest)
+    return { due, following: slots.next(newest.at(-1) ?? slot) }
   }
   return { due, following: slot }
+}
+
+/** The newest slots after this one that are due: those that the history keeps or that may be fired. */
+function newestDue(schedule: Schedule, slots: Slots, after: number, now: number): number[] {
+  const { history, missed } = schedule.definition
+  const find = (most: number): number[] => {
+    const found = slots.newest(after, now, most)
+    // What is due is due in order.
+    while (found.length > 0 && dueAtOf(schedule, found.at(-1) as number) > now) found.pop()
+    return found
+  }
+  const few = Math.min(
+    MOST_AT_ONCE,
+    Math.max(STEPS, history, typeof missed === 'string' ? 0 : missed.catchUp),
+  )
+  const newest = find(few)
+  const [oldest, second] = newest
+  if (oldest === undefined || isTooLate(schedule, oldest, second, now)) return newest
+  return find(MOST_AT_ONCE)
 }
 
 /** The tasks of which the decision must know what became of them. */

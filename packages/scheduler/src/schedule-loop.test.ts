@@ -1,8 +1,8 @@
 /** What schedules do as time goes by: every policy, every place at which a node may die, every clock that is wrong. */
-import { memoryStorage, type Storage } from '@neotask/core'
 import { ManualClock } from '@neotask/core/testing'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import type { Missed, Overlap } from './schedule.js'
+import type { ScheduleOptions } from './schedule-options.js'
 import { HOUR, MINUTE, REF, SECOND, World, type Node } from './world.test-helper.js'
 
 let world: World
@@ -96,6 +96,26 @@ describe('a schedule', () => {
     expect(new Set(late).size).toBeGreaterThan(4)
     expect(Math.max(...late)).toBeLessThan(9 * SECOND)
     expect(Math.max(...late)).toBeGreaterThan(2 * SECOND)
+  })
+
+  it('puts no slot off beyond the next one, also where a change of the clocks brings that near', async () => {
+    // From 01:59 on the clocks of Berlin show 03:00, so the slots of 2:30 and 3:30 are half an hour apart.
+    world = new World(Date.UTC(2026, 2, 1))
+    const node = world.node()
+    await node.pool.start()
+    const ids = Array.from({ length: 20 }, (_, i) => `s${i}`)
+    const options = { zone: 'Europe/Berlin', jitter: '59m', missed: 'skip', overlap: 'skip' } as const
+    for (const id of ids) await node.scheduler.submitCron('x', '30 2,3 * * *', { id, ...options })
+    const day = 28 * 24 * HOUR
+    world.clock.leap(day + HOUR / 2)
+    await world.advance(3 * HOUR)
+    for (const id of ids) {
+      const slots = (await world.history(node, id)).filter(([slot]) => slot > day + HOUR / 2)
+      expect(slots).toEqual([
+        [day + HOUR, 'success'],
+        [day + 1.5 * HOUR, 'success'],
+      ])
+    }
   })
 
   it('ends with its end, and with its last run', async () => {
@@ -268,6 +288,30 @@ describe('the missed policy', () => {
     expect(await world.tasks('short')).toEqual([])
   })
 
+  it('fires all that are in time by a long tolerance, however many they are', async () => {
+    const first = world.node()
+    await first.scheduler.submitInterval('x', '1s', { id: 's', missed: 'skip', tolerance: '10m' })
+    first.die()
+    world.clock.leap(5 * MINUTE)
+    const second = world.node({ concurrency: 0 })
+    await second.pool.start()
+    await world.advance(10)
+    expect(await world.tasks('s')).toEqual(Array.from({ length: 300 }, (_, n) => (n + 1) * SECOND))
+  })
+
+  it('asks for few tasks after a long time, however many slots were missed', async () => {
+    const first = world.node()
+    for (let i = 0; i < 20; i++) await first.scheduler.submitCron('x', '* * * * *', { id: `s${i}` })
+    first.die()
+    world.clock.leap(30 * 24 * HOUR)
+    const second = world.node()
+    await second.pool.start()
+    await world.advance(10)
+    const asked = second.storage.callsOf('queue.get').flatMap(({ args: [, ids] }) => ids)
+    expect(asked.length).toBeLessThanOrEqual(20 * 50)
+    for (let i = 0; i < 20; i++) expect(await world.history(second, `s${i}`)).toHaveLength(25)
+  })
+
   it('finds the newest of very many slots at once', async () => {
     const first = world.node()
     await first.scheduler.submitInterval('x', '1s', { id: 's', missed: { catchUp: 3 } })
@@ -433,6 +477,90 @@ describe('a node that dies', () => {
   })
 })
 
+describe('a node that stops between its claim and its enqueue, and goes on later,', () => {
+  let goOn: () => void
+  let other: Node
+
+  /** The slot of 10 s is claimed by a node that stops, and another one comes a minute later. */
+  async function stall(options: ScheduleOptions, meanwhile?: (other: Node) => Promise<void>): Promise<void> {
+    const node = world.node({ concurrency: 0 })
+    other = world.node()
+    await node.pool.start()
+    await node.scheduler.submitInterval('x', '10s', { id: 's', ...options })
+    const stopped = new Promise<void>((resolve) => (goOn = resolve))
+    const trap = node.storage.intercept('queue.enqueue', async (forward) => {
+      await stopped
+      return await forward()
+    })
+    await world.advance(10 * SECOND)
+    expect(trap.hits).toBe(1)
+    trap.end()
+    node.die()
+    await meanwhile?.(other)
+    await world.advance(MINUTE)
+    await other.pool.start()
+    await world.advance(15 * SECOND)
+    const before = await world.tasks('s')
+    goOn()
+    await world.advance(SECOND)
+    expect(await world.tasks('s')).toEqual(before)
+  }
+
+  it('fires no slot that was missed meanwhile', async () => {
+    await stall({ missed: 'skip' })
+    expect(world.ran.map(([id]) => Number(id.split('~')[1]) - world.start)).toEqual([70_000, 80_000])
+  })
+
+  it('fires no slot that was left out because of another', async () => {
+    world.holds = true
+    await stall({ missed: 'skip', overlap: 'skip' })
+    expect(world.running.size).toBe(1)
+  })
+
+  it('fires no more slots than may be', async () => {
+    await stall({ maxRuns: 1 })
+    expect(world.ran).toHaveLength(1)
+    expect(await other.scheduler.get('s')).toMatchObject({ runs: 1, state: 'ended' })
+  })
+
+  it('fires no slot after a pause', async () => {
+    await stall({}, ({ scheduler }) => scheduler.pause('s'))
+    expect(world.ran).toEqual([])
+    expect(await world.history(other, 's')).toEqual([])
+  })
+
+  it('fires no slot after the end', async () => {
+    await stall({}, ({ scheduler }) => scheduler.cancel('s'))
+    expect(world.ran).toEqual([])
+  })
+})
+
+it('that stops before it cancels the task before, and goes on later, cancels nothing', async () => {
+  const [node, other] = [world.node({ concurrency: 0 }), world.node()]
+  world.holds = true
+  await other.pool.start()
+  await other.scheduler.submitInterval('x', '10s', { id: 's', overlap: 'cancelRunning' })
+  await world.advance(15 * SECOND)
+  expect(world.running.size).toBe(1)
+  // From now on only the one that stops fires.
+  other.storage.intercept('records.claimDue', () => Promise.reject(new Error('not now')))
+  let goOn: () => void = () => {}
+  const stopped = new Promise<void>((resolve) => (goOn = resolve))
+  const trap = node.storage.intercept('queue.get', async (forward) => {
+    await stopped
+    return await forward()
+  })
+  await node.pool.start()
+  await world.advance(5 * SECOND)
+  expect(trap.hits).toBe(1)
+  await other.scheduler.pause('s')
+  await world.advance(6 * SECOND)
+  goOn()
+  await world.advance(SECOND)
+  expect(world.running.size).toBe(1)
+  expect(node.storage.callsOf('queue.cancel')).toEqual([])
+})
+
 describe('a record that changes between claim and put', () => {
   /** Carries something out when the node is about to put. */
   function beforePut(node: Node, action: () => Promise<unknown>): void {
@@ -454,6 +582,23 @@ describe('a record that changes between claim and put', () => {
     await world.advance(10 * SECOND)
     return other
   }
+
+  it('before its enqueue, by a pause, fires nothing and tells of nothing', async () => {
+    const [node, other] = [world.node(), world.node()]
+    await node.pool.start()
+    await node.scheduler.submitInterval('x', '10s', { id: 's' })
+    const trap = node.storage.intercept('queue.enqueue', async (forward) => {
+      await other.scheduler.pause('s')
+      return await forward()
+    })
+    await world.advance(15 * SECOND)
+    expect(trap.hits).toBe(1)
+    expect(await world.tasks('s')).toEqual([])
+    expect(await world.history(other, 's')).toEqual([])
+    await other.scheduler.resume('s')
+    expect(await world.history(other, 's')).toEqual([[10_000, 'paused']])
+    expect(node.errors).toEqual([])
+  })
 
   it('by a pause is paused, and has its run', async () => {
     const other = await firing(({ scheduler }) => scheduler.pause('s'))
@@ -544,27 +689,59 @@ describe('a storage', () => {
     },
   )
 
-  it('that is full lets a slot wait, and fires it when there is room', async () => {
-    const storage: Storage = memoryStorage({ clock: world.clock })
-    const { TaskPool } = await import('@neotask/core')
-    const { TaskScheduler } = await import('./task-scheduler.js')
-    const pool = new TaskPool<string, string>({
-      storage,
-      clock: world.clock,
-      concurrency: 0,
-      maxQueueSize: 1,
+  describe.each(['reject', 'wait'] as const)('that is full, with overflow %s,', (overflow) => {
+    const full = async (missed: Missed): Promise<{ node: Node; makeRoom: () => Promise<unknown> }> => {
+      const node = world.node({ concurrency: 0, maxQueueSize: 1, overflow })
+      const blocker = await node.pool.submit('blocker')
+      await node.pool.start()
+      await node.scheduler.submitInterval('x', '1h', { id: 's', missed, tolerance: '10m' })
+      await world.advance(HOUR)
+      return { node, makeRoom: () => node.pool.cancel(blocker) }
+    }
+
+    it('lets a slot wait, and fires it when there is room', async () => {
+      const { node, makeRoom } = await full('skip')
+      expect(await world.tasks('s')).toEqual([])
+      await makeRoom()
+      await world.advance(10 * SECOND)
+      expect(await world.history(node, 's')).toEqual([[HOUR, 'pending']])
     })
-    const scheduler = new TaskScheduler(pool)
-    const blocker = await pool.submit('blocker')
-    await pool.start()
-    await scheduler.submitInterval('x', '1h', { id: 's' })
-    await world.advance(HOUR + SECOND)
-    expect(await pool.counts()).toMatchObject({ pending: 1 })
-    await pool.cancel(blocker)
-    await world.advance(10 * SECOND)
-    expect(await pool.getStatus(`s~${world.at(HOUR)}`)).toBe('pending')
-    await pool.close()
+
+    it('lets a slot be missed by its policy', async () => {
+      const { node, makeRoom } = await full('skip')
+      await world.advance(11 * MINUTE)
+      await makeRoom()
+      await world.advance(10 * SECOND)
+      expect(await world.tasks('s')).toEqual([])
+      expect(await world.history(node, 's')).toEqual([[HOUR, 'missed']])
+    })
+
+    it('leaves the slot to others when its pool is closed meanwhile', async () => {
+      const { node } = await full('fireOnce')
+      const closed = node.pool.close({ timeout: SECOND })
+      await world.advance(5 * SECOND)
+      await closed
+      const other = world.node({ concurrency: 0 })
+      await other.pool.start()
+      const { tasks } = await world.inner.queue.list(REF, { state: 'pending', limit: 9 })
+      for (const { id } of tasks) await other.pool.cancel(id)
+      await world.advance(10 * SECOND)
+      expect(await world.history(other, 's')).toEqual([[HOUR, 'pending']])
+    })
   })
+})
+
+it('tells of the slots of a pause in their order, also beside what was triggered', async () => {
+  const node = world.node({ concurrency: 0 })
+  await node.pool.start()
+  await node.scheduler.submitInterval('x', '10s', { id: 's' })
+  await node.scheduler.pause('s')
+  await world.advance(15 * SECOND)
+  await node.scheduler.trigger('s')
+  await world.advance(10 * SECOND)
+  await node.scheduler.resume('s')
+  const history = await world.history(node, 's')
+  expect(history.map(([slot]) => slot)).toEqual([10_000, 15_000, 20_000])
 })
 
 describe('a task that the storage does not take', () => {
@@ -644,6 +821,41 @@ describe('a record that cannot be read', () => {
     expect(node.errors).toHaveLength(4)
     await node.scheduler.cancel('a-future')
     expect(await records.get(TENANT, keyOf('a-future'))).toBeUndefined()
+  })
+})
+
+describe('a record of which a part is wrong', () => {
+  const STATE = { v: 1, h: 'x', c: 0, a: 0, n: 1, r: 0, e: [] }
+  const TASK = { kind: '', payload: '1', codec: 'json', priority: 2 }
+  const RULES = { submit: {}, every: 1000, overlap: 'allow', missed: 'skip', jitter: 0, history: 9 }
+
+  it.each<[string, state: object, rules: object, task?: object]>([
+    ['anchor', { a: undefined }, {}],
+    ['next slot', { n: 1e300 }, {}],
+    ['runs', { r: -1 }, {}],
+    ['history', { e: [[1, 99]] }, {}],
+    ['submit', {}, { submit: undefined }],
+    ['tags', {}, { submit: { tags: 'x' } }],
+    ['interval', {}, { every: 0 }],
+    ['interval', {}, { every: 1 }],
+    ['interval and expression', {}, { cron: '* * * * *' }],
+    ['end', {}, { end: null }],
+    ['overlap', {}, { overlap: 'queue' }],
+    ['missed', {}, { missed: null }],
+    ['jitter', {}, { jitter: '5m' }],
+    ['priority', {}, {}, { priority: 1.5 }],
+    ['payload', {}, {}, { payload: 7 }],
+  ])('is told of and stops no other: its %s', async (_, state, rules, task = {}) => {
+    const text = `${JSON.stringify({ ...STATE, ...state })}\n${JSON.stringify({ ...RULES, task: { ...TASK, ...task }, ...rules })}`
+    await world.inner.records.put(TENANT, keyOf('a-bad'), text, { dueIn: 0 })
+    const node = world.node()
+    await node.pool.start()
+    await node.scheduler.submitInterval('x', '1s', { id: 's' })
+    await world.advance(20 * SECOND)
+    expect(await world.tasks('s')).toHaveLength(20)
+    expect(await world.tasks('a-bad')).toEqual([])
+    expect(node.errors).toMatchObject([{ code: 'STORAGE_FORMAT' }])
+    expect((await node.scheduler.list()).schedules.map(({ id }) => id)).toEqual(['s'])
   })
 })
 

@@ -11,7 +11,7 @@
  * - It ends with {@link ScheduleLoop.stop} and nothing else: what fails is told and tried again, and what was claimed comes
  *   back when its lease is over.
  */
-import { CHANGED, NeoTaskError, type Timer } from '@neotask/core'
+import { CHANGED, NeoTaskError, type Guard, type Timer } from '@neotask/core'
 import type { PlacedTask, Stored, Tier } from '@neotask/core/tier'
 import { advance, asks, decide, planOf, reasonOf, type Decision, type Firing, type Plan } from './policies.js'
 import { recordDueAt, type Entry, type Schedule } from './schedule.js'
@@ -26,7 +26,9 @@ const FIRST_BATCH = 100
 const MOST_IN_BATCH = 500
 /** Batches between their claim and their put. */
 const FLIGHTS = 4
-/** ms before a look after one that failed: doubled each time, up to the second. */
+/** Slots that are fired or told of before the records say so. */
+const PIECE = 1000
+/** ms before a look after one that failed: doubled each time, up to {@link LONGEST_PAUSE}. */
 const FIRST_PAUSE = 100
 const LONGEST_PAUSE = 5000
 /** ms between two looks because something, whatever it was, changed. */
@@ -189,32 +191,57 @@ export class ScheduleLoop {
 
   // ------------------------------------------------------------------------------------------------- firing
 
-  async #fire({ due: claimed, now }: Claim): Promise<void> {
-    const due: Versioned[] = []
-    const plans: Plan[] = []
-    for (const each of claimed) {
-      try {
-        plans.push(planOf(each.schedule, now))
-        due.push(each)
-      } catch (error) {
-        await this.#store.setAside(each, error)
-      }
+  /** In pieces: after a long time many slots of one schedule may be due, or many of them are to be asked for. */
+  async #fire({ due, now, since }: Claim): Promise<void> {
+    let piece: Claimed[] = []
+    let weight = 0
+    for (const each of due) {
+      const plan = await this.#attempt(each, () => planOf(each.schedule, now))
+      if (plan === undefined) continue
+      piece.push({ ...each, plan })
+      weight += plan.wanted.length + plan.missed.length
+      if (weight < PIECE) continue
+      await this.#firePiece(piece, since)
+      piece = []
+      weight = 0
+      await nextTurn()
     }
-    const asked = plans.flatMap(asks)
+    await this.#firePiece(piece, since)
+  }
+
+  async #firePiece(piece: readonly Claimed[], since: number): Promise<void> {
+    if (piece.length === 0) return
+    const asked = piece.flatMap(({ plan }) => asks(plan))
     const known = asked.length === 0 ? undefined : await this.#store.tasks(asked)
-    const decisions = plans.map((plan) => decide(plan, (id) => known?.get(id)))
-    await this.#cancel(decisions.flatMap(({ cancel }) => cancel))
-    const entries = await this.#enqueue(decisions)
+    const decided: Decided[] = []
+    for (const each of piece) {
+      const decision = await this.#attempt(each, () => decide(each.plan, (id) => known?.get(id)))
+      if (decision !== undefined) decided.push({ ...each, decision })
+    }
+    // Others have them by now. What is enqueued is guarded all the same, for this process may stop at any point.
+    if (this.#tier.clock.monotonic() - since > LEASE) return
+    await this.#cancel(decided.flatMap(({ decision }) => decision.cancel))
+    const entries = await this.#enqueue(decided)
     const done: Done[] = []
-    for (const [index, decision] of decisions.entries()) {
+    for (const [index, each] of decided.entries()) {
       const all = entries[index]
-      const { version } = due[index] as Versioned
       // One that could not be fired now is tried again when its lease is over.
       if (all === undefined) continue
-      const schedule = advance(decision.plan.schedule, decision.plan, all)
-      if (schedule !== undefined) done.push({ decision, entries: all, schedule, version })
+      const { plan } = each
+      const schedule = await this.#attempt(each, () => advance(each.schedule, plan, all))
+      if (schedule !== undefined) done.push({ plan, entries: all, schedule, version: each.version })
     }
     await this.#put(done)
+  }
+
+  /** What this throws is the fault of one schedule, which is put off, and of no other. */
+  async #attempt<T>(each: Versioned, action: () => T): Promise<T | undefined> {
+    try {
+      return action()
+    } catch (error) {
+      await this.#store.setAside(each, error)
+      return undefined
+    }
   }
 
   async #cancel(ids: readonly string[]): Promise<void> {
@@ -223,23 +250,25 @@ export class ScheduleLoop {
     await this.#tier.call('cancel', (storage) => storage.queue.cancel(this.#tier.ref, ids, options))
   }
 
-  /** @returns for each decision how all of its slots went, in order; `undefined` when that is not known yet */
-  async #enqueue(decisions: readonly Decision[]): Promise<(Entry[] | undefined)[]> {
-    const placed = decisions.flatMap(({ plan, fire }) =>
-      fire.map((firing) => placedOf(plan.schedule, firing)),
-    )
+  /** @returns for each how all of its slots went, in order; `undefined` when that is not known yet */
+  async #enqueue(decided: readonly Decided[]): Promise<(Entry[] | undefined)[]> {
+    const placed = decided.flatMap((each) => {
+      const guard = this.#store.guardOf(each)
+      return each.decision.fire.map((firing) => placedOf(each.schedule, firing, guard))
+    })
     const outcomes = placed.length === 0 ? [] : await this.#tier.enqueue(placed)
     await this.#withoutParents(placed, outcomes)
     let next = 0
-    return decisions.map(({ plan, fire, entries }) => {
+    return decided.map(({ schedule, decision: { fire, entries } }) => {
       const all: Entry[] = [...entries]
       let isKnown = true
       for (const { slot } of fire) {
         const outcome = outcomes[next++]
         if (!(outcome instanceof Error)) all.push({ slot, code: 'fired' })
-        else if (mayHelpLater(outcome)) isKnown = false
-        else all.push({ slot, code: 'refused' })
-        if (outcome instanceof Error) this.#tier.trouble(outcome, `the schedule ${plan.schedule.id}`)
+        else if (isRefused(outcome)) all.push({ slot, code: 'refused' })
+        else isKnown = false
+        if (outcome instanceof Error && !isOverByNow(outcome))
+          this.#tier.trouble(outcome, `the schedule ${schedule.id}`)
       }
       return isKnown ? all.sort((one, other) => one.slot - other.slot) : undefined
     })
@@ -262,14 +291,14 @@ export class ScheduleLoop {
     if (done.length === 0) return
     const outcomes = await this.#store.putAll(done)
     for (const [index, isPut] of outcomes.entries()) {
-      const { decision, entries, schedule } = done[index] as Done
+      const { plan, entries, schedule } = done[index] as Done
       if (isPut) this.#tell(schedule, entries)
-      else await this.#putLater(decision, entries)
+      else await this.#putLater(plan, entries)
     }
   }
 
   /** Somebody has changed the record since the claim. */
-  async #putLater({ plan }: Decision, entries: readonly Entry[]): Promise<void> {
+  async #putLater(plan: Plan, entries: readonly Entry[]): Promise<void> {
     const change = await this.#store.change(plan.schedule.id, (current) => advance(current, plan, entries))
     if (change?.isChanged === true) this.#tell(change.schedule, entries)
   }
@@ -298,12 +327,19 @@ function nextTurn(): Promise<void> {
   })
 }
 
-interface Done extends Versioned {
+interface Claimed extends Versioned {
+  readonly plan: Plan
+}
+
+interface Decided extends Claimed {
   readonly decision: Decision
+}
+
+interface Done extends Claimed {
   readonly entries: readonly Entry[]
 }
 
-function placedOf({ definition }: Schedule, { taskId, after }: Firing): PlacedTask {
+function placedOf({ definition }: Schedule, { taskId, after }: Firing, guard: Guard): PlacedTask {
   const { kind, payload, codec, priority, options } = definition.task
   return {
     kind,
@@ -313,9 +349,18 @@ function placedOf({ definition }: Schedule, { taskId, after }: Firing): PlacedTa
     options,
     id: taskId,
     after: after === undefined ? undefined : { ids: [after], on: 'final' },
+    guard,
   }
 }
 
-function mayHelpLater(error: Error): boolean {
-  return !(error instanceof NeoTaskError) || error.retryable
+const codeOf = (error: Error): string => (error instanceof NeoTaskError ? error.code : '')
+
+/** Whether the task itself is at fault, and will be so next time. */
+function isRefused(error: Error): boolean {
+  return ['PAYLOAD_INVALID', 'PAYLOAD_TOO_LARGE', 'OPTION_INVALID'].includes(codeOf(error))
+}
+
+/** Whether it only says that the schedule is for others to fire. */
+function isOverByNow(error: Error): boolean {
+  return ['LEASE_LOST', 'POOL_CLOSED'].includes(codeOf(error))
 }

@@ -9,8 +9,8 @@ import {
 import { checkInstant, checkInteger, checkKeys, checkObject, checkTaskId, oneOf } from '@neotask/core/tier'
 import { parseCron } from './cron.js'
 import { MOST_AT_ONCE } from './policies.js'
-import type { Definition, Missed, Overlap, TaskOptions } from './schedule.js'
-import { Slots, type Timing } from './timing.js'
+import { OVERLAPS, type Definition, type Missed, type Overlap, type TaskOptions } from './schedule.js'
+import { LONGEST_INTERVAL, SHORTEST_INTERVAL, Slots, type Timing } from './timing.js'
 
 export interface ScheduleOptions {
   /**
@@ -75,11 +75,7 @@ const KEYS = [
   ],
   ...['timeout', 'tags'],
 ]
-const OVERLAPS = ['skip', 'allow', 'bufferOne', 'cancelRunning'] as const
 const MISSED = "'skip', 'fireOnce', or { catchUp: 10 }"
-const SHORTEST = 100
-/** A hundred years. */
-const LONGEST = 36_525 * 86_400_000
 const MOST_REMEMBERED = 1000
 const REMEMBERED = 25
 /** Slots among which the shortest time between two is looked for. */
@@ -103,9 +99,9 @@ export function checkDate(value: unknown, option: string): number {
 
 /** An interval in ms. @throws ValidationError `INTERVAL_INVALID` */
 function checkInterval(value: unknown, option: string): number {
-  const bounds = { min: SHORTEST, max: LONGEST }
+  const bounds = { min: SHORTEST_INTERVAL, max: LONGEST_INTERVAL }
   return withCode('INTERVAL_INVALID', () =>
-    checkInteger(parseDuration(value, option, bounds), option, SHORTEST),
+    checkInteger(parseDuration(value, option, bounds), option, SHORTEST_INTERVAL),
   )
 }
 

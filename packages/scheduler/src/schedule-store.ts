@@ -5,17 +5,18 @@
  * cannot be read is told once for each version of it and set aside, so that it neither stops the others nor comes back
  * with each lease.
  */
-import { NeoTaskError, type DueReply, type StoredRecord, type TaskRecord } from '@neotask/core'
-import type { Tier } from '@neotask/core/tier'
 import {
-  idOf,
-  keyPrefix,
-  labelsOf,
-  parseSchedule,
-  recordDueAt,
-  serialize,
-  type Schedule,
-} from './schedule.js'
+  NeoTaskError,
+  type DueReply,
+  type Encoded,
+  type Guard,
+  type StoredRecord,
+  type TaskRecord,
+} from '@neotask/core'
+import type { Tier } from '@neotask/core/tier'
+import { createHash } from 'node:crypto'
+import { idOf, keyPrefix, labelsOf, recordDueAt, type Schedule } from './schedule.js'
+import { Definitions, parseSchedule, serialize } from './schedule-record.js'
 
 /** Tries of a change before it is given up: each means that somebody else had changed the record. */
 const TRIES = 50
@@ -37,6 +38,8 @@ export interface Versioned {
 }
 
 export interface Claim {
+  /** Monotonic ms of this process before which it was not made. */
+  readonly since: number
   readonly due: readonly Versioned[]
   /** The storage's time. */
   readonly now: number
@@ -47,7 +50,8 @@ export class ScheduleStore {
   readonly #tier: Tier
   readonly #tenant: string
   readonly #prefix: string
-  /** The values of records that could not be read and were told of, by their keys. */
+  readonly #definitions = new Definitions()
+  /** Of records that could not be read and were told of: the hashes of their values, by their keys. */
   readonly #told = new Map<string, string>()
   /** The storage's time, and the monotonic time of this process when it was told. */
   #time: { readonly now: number; readonly at: number } | undefined
@@ -78,6 +82,7 @@ export class ScheduleStore {
   /** Takes due schedules for `lease` ms. */
   async claim(limit: number, lease: number): Promise<Claim> {
     const query = { prefix: this.#prefix, limit, leaseMs: lease }
+    const since = this.#tier.clock.monotonic()
     const reply: DueReply = await this.#tier.call('claimDue', (storage) =>
       storage.records.claimDue(this.#tenant, query),
     )
@@ -88,14 +93,20 @@ export class ScheduleStore {
       if (schedule === undefined) await this.#setAside(record)
       else due.push({ schedule, version: record.version })
     }
-    return { due, now: reply.now, nextDueIn: reply.nextDueIn }
+    return { since, due, now: reply.now, nextDueIn: reply.nextDueIn }
   }
 
-  /** Puts a schedule off that makes others fail with it, and tells of it. */
+  /** Puts a schedule off with which something is wrong, and tells of it. */
   async setAside({ schedule, version }: Versioned, error: unknown): Promise<void> {
-    const { key, value, options } = this.#put(schedule, version)
+    const key = this.#key(schedule.id)
+    const value = serialize(schedule)
     this.#tell(key, value, error)
-    await this.#setAside({ key, value, version, labels: options.labels })
+    await this.#setAside({ key, value, version, labels: labelsOf(schedule.definition) })
+  }
+
+  /** Of the claim of a schedule: its tasks are stored only while it holds. */
+  guardOf({ schedule, version }: Versioned): Guard {
+    return { key: this.#key(schedule.id), version }
   }
 
   async #setAside({ key, value, version, labels }: StoredRecord): Promise<void> {
@@ -138,7 +149,7 @@ export class ScheduleStore {
   /** The schedule. Rejects `STORAGE_FORMAT` when its record cannot be read. */
   async get(id: string): Promise<Versioned | undefined> {
     const record = await this.#tier.call('get', (storage) => storage.records.get(this.#tenant, this.#key(id)))
-    return record && { schedule: parseSchedule(id, record.value), version: record.version }
+    return record && { schedule: parseSchedule(id, record.value, this.#definitions), version: record.version }
   }
 
   /**
@@ -206,18 +217,18 @@ export class ScheduleStore {
   /** The schedule of a record among others; one that cannot be read is told of, once for each version. */
   #parse(record: StoredRecord): Schedule | undefined {
     try {
-      return parseSchedule(idOf(record, this.#tier.ref.queue), record.value)
+      return parseSchedule(idOf(record, this.#tier.ref.queue), record.value, this.#definitions)
     } catch (error) {
-      const { key, value } = record
-      this.#tell(key, typeof value === 'string' ? value : Buffer.from(value).toString('base64'), error)
+      this.#tell(record.key, record.value, error)
       return undefined
     }
   }
 
-  #tell(key: string, value: string, error: unknown): void {
-    if (this.#told.get(key) === value) return
+  #tell(key: string, value: Encoded, error: unknown): void {
+    const hash = createHash('sha256').update(value).digest('base64')
+    if (this.#told.get(key) === hash) return
     if (this.#told.size >= MOST_TOLD) this.#told.clear()
-    this.#told.set(key, value)
+    this.#told.set(key, hash)
     this.#tier.trouble(error, 'schedules')
   }
 }

@@ -28,7 +28,6 @@ import {
 import { randomBytes } from 'node:crypto'
 import { MOST_AT_ONCE, reasonOf } from './policies.js'
 import {
-  hashOf,
   hasSameSlots,
   recordDueAt,
   remember,
@@ -53,6 +52,7 @@ import {
   type ScheduleOptions,
   type Timetable,
 } from './schedule-options.js'
+import { hashOf } from './schedule-record.js'
 import { ScheduleStore } from './schedule-store.js'
 import { Slots } from './timing.js'
 

@@ -23,6 +23,11 @@ export interface Window {
 
 /** Cron slots are whole seconds. */
 const SECOND = 1000
+/** Bounds of an interval, ms: the longest is a hundred years. */
+export const SHORTEST_INTERVAL = 100
+export const LONGEST_INTERVAL: number = 36_525 * 86_400_000
+/** The last instant that a Date can hold, ms. */
+export const LATEST = 8.64e15
 
 export class Slots {
   readonly #cron: Cron | undefined

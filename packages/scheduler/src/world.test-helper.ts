@@ -1,5 +1,5 @@
 /** Nodes on one memory storage whose time a test moves; each sees it through a connection of its own, which may fail. */
-import { memoryStorage, TaskPool, type PoolEvents, type Storage } from '@neotask/core'
+import { memoryStorage, TaskPool, type PoolEvents, type PoolOptions, type Storage } from '@neotask/core'
 import { FlakyStorage, ManualClock } from '@neotask/core/testing'
 import { TaskScheduler } from './task-scheduler.js'
 
@@ -20,10 +20,16 @@ export interface Node {
   die(): void
 }
 
+interface NodeOptions extends Partial<Pick<PoolOptions, 'maxQueueSize' | 'overflow'>> {
+  concurrency?: number
+  /** Of the host. Default: that of the storage. */
+  clock?: ManualClock
+}
+
 export class World {
-  readonly start: number = Date.UTC(2026, 0, 1)
-  readonly clock: ManualClock = new ManualClock({ now: this.start })
-  readonly inner: Storage = memoryStorage({ clock: this.clock })
+  readonly start: number
+  readonly clock: ManualClock
+  readonly inner: Storage
   readonly nodes: Node[] = []
   /** Tasks whose handlers run, and how to end each. */
   readonly running = new Map<string, (result: string) => void>()
@@ -32,13 +38,19 @@ export class World {
   /** Whether handlers wait until the test ends them. */
   holds = false
 
-  /** @param clock of the host. Default: that of the storage */
-  node({ concurrency = 10, clock = this.clock }: { concurrency?: number; clock?: ManualClock } = {}): Node {
+  constructor(start: number = Date.UTC(2026, 0, 1)) {
+    this.start = start
+    this.clock = new ManualClock({ now: start })
+    this.inner = memoryStorage({ clock: this.clock })
+  }
+
+  node({ concurrency = 10, clock = this.clock, ...more }: NodeOptions = {}): Node {
     const storage = new FlakyStorage(this.inner, { clock: this.clock })
     const pool = new TaskPool<string, string>({
       storage,
       clock,
       concurrency,
+      ...more,
       executor: async (data, ctx) => {
         this.ran.push([ctx.id, this.time])
         if (!this.holds) return data

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { hashOf, parseSchedule, serialize, type Definition, type Schedule } from './schedule.js'
+import type { Definition, Schedule } from './schedule.js'
+import { Definitions, hashOf, parseSchedule, serialize } from './schedule-record.js'
 
 const definition: Definition = {
   task: { kind: 'mail', payload: '{"to":"ada\\n"}', codec: 'json', priority: 2, options: '{"tags":["a"]}' },
@@ -70,5 +71,29 @@ describe('the hash of a definition', () => {
     ['tags', { task: { ...definition.task, options: '{"tags":["b"]}' } }],
   ])('depends on the %s', (_, change) => {
     expect(hashOf({ ...definition, ...change })).not.toBe(hashOf(definition))
+  })
+})
+
+describe('definitions that were read', () => {
+  it('are kept for the next time, each for its schedule and its text', () => {
+    const definitions = new Definitions()
+    definitions.keep('a', 'text', definition)
+    expect(definitions.find('a', 'text')).toBe(definition)
+    expect(definitions.find('a', 'other')).toBeUndefined()
+    expect(definitions.find('b', 'text')).toBeUndefined()
+    const text = serialize(schedule)
+    expect(parseSchedule('s', text, definitions).definition).toBe(
+      parseSchedule('s', text, definitions).definition,
+    )
+  })
+
+  it('give way to newer ones when they are many MB', () => {
+    const definitions = new Definitions()
+    const text = 'x'.repeat(1024 * 1024)
+    for (let i = 0; i < 12; i++) definitions.keep(`s${i}`, text, definition)
+    const kept = Array.from({ length: 12 }, (_, i) => definitions.find(`s${i}`, text) !== undefined)
+    expect(kept).toEqual([...Array<boolean>(4).fill(false), ...Array<boolean>(8).fill(true)])
+    for (let i = 0; i < 100; i++) definitions.keep('s11', text, definition)
+    expect(definitions.find('s4', text)).toBe(definition)
   })
 })
