@@ -196,7 +196,7 @@ export class ScheduleLoop {
     let piece: Claimed[] = []
     let weight = 0
     for (const each of due) {
-      const plan = await this.#attempt(each, () => planOf(each.schedule, now))
+      const plan = this.#attempt(each, () => planOf(each.schedule, now))
       if (plan === undefined) continue
       piece.push({ ...each, plan })
       weight += plan.wanted.length + plan.missed.length
@@ -215,7 +215,7 @@ export class ScheduleLoop {
     const known = asked.length === 0 ? undefined : await this.#store.tasks(asked)
     const decided: Decided[] = []
     for (const each of piece) {
-      const decision = await this.#attempt(each, () => decide(each.plan, (id) => known?.get(id)))
+      const decision = this.#attempt(each, () => decide(each.plan, (id) => known?.get(id)))
       if (decision !== undefined) decided.push({ ...each, decision })
     }
     // Others have them by now. What is enqueued is guarded all the same, for this process may stop at any point.
@@ -228,18 +228,18 @@ export class ScheduleLoop {
       // One that could not be fired now is tried again when its lease is over.
       if (all === undefined) continue
       const { plan } = each
-      const schedule = await this.#attempt(each, () => advance(each.schedule, plan, all))
+      const schedule = this.#attempt(each, () => advance(each.schedule, plan, all))
       if (schedule !== undefined) done.push({ plan, entries: all, schedule, version: each.version })
     }
     await this.#put(done)
   }
 
   /** What this throws is the fault of one schedule, which is put off, and of no other. */
-  async #attempt<T>(each: Versioned, action: () => T): Promise<T | undefined> {
+  #attempt<T>(each: Versioned, action: () => T): T | undefined {
     try {
       return action()
     } catch (error) {
-      await this.#store.setAside(each, error)
+      void this.#store.setAside(each, error)
       return undefined
     }
   }

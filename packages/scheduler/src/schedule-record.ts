@@ -43,7 +43,7 @@ interface State {
 type StoredTask = Omit<PreparedTask, 'payload'> & { payload?: string; bytes?: string }
 type StoredDefinition = Omit<Definition, 'task'> & { task: StoredTask }
 
-/** The definitions of schedules that were read last: firing changes the state alone, so they need not be read again. */
+/** The definitions of schedules that were read or written last: firing changes the state alone, so they need not be read again. */
 export class Definitions {
   readonly #byId = new Map<string, { readonly text: string; readonly definition: Definition }>()
   #size = 0
@@ -54,6 +54,7 @@ export class Definitions {
   }
 
   keep(id: string, text: string, definition: Definition): void {
+    if (this.#byId.get(id)?.definition === definition) return
     this.#drop(id)
     this.#byId.set(id, { text, definition })
     this.#size += text.length
@@ -71,8 +72,8 @@ export class Definitions {
 
 const textOf = new WeakMap<Definition, string>()
 
-export function serialize(schedule: Schedule): string {
-  const { definition, hash, createdAt, anchor, next, paused, runs, lastTask, history } = schedule
+export function serialize(schedule: Schedule, definitions?: Definitions): string {
+  const { id, definition, hash, createdAt, anchor, next, paused, runs, lastTask, history } = schedule
   const state: State = {
     v: FORMAT,
     h: hash,
@@ -89,6 +90,7 @@ export function serialize(schedule: Schedule): string {
   }
   let text = textOf.get(definition)
   if (text === undefined) textOf.set(definition, (text = JSON.stringify(storable(definition))))
+  definitions?.keep(id, text, definition)
   return `${JSON.stringify(state)}\n${text}`
 }
 
@@ -159,6 +161,8 @@ export function hashOf(definition: Definition): string {
 // ------------------------------------------------------------------------------------------------- checks
 
 type Test = (value: unknown) => boolean
+/** One for each field. */
+type Tests = readonly (readonly [field: string, test: Test])[]
 
 const isText: Test = (value) => typeof value === 'string'
 const isObject: Test = (value) => typeof value === 'object' && value !== null && !Array.isArray(value)
@@ -178,7 +182,7 @@ const maybe =
   (value) =>
     value === undefined || test(value)
 
-const STATE: Readonly<Record<string, Test>> = {
+const STATE: Tests = Object.entries<Test>({
   h: isText,
   c: isInstant,
   a: isInstant,
@@ -187,9 +191,9 @@ const STATE: Readonly<Record<string, Test>> = {
   r: isCount,
   l: maybe(isText),
   e: (value) => Array.isArray(value) && value.every(isEntry),
-}
+})
 
-const DEFINITION: Readonly<Record<string, Test>> = {
+const DEFINITION: Tests = Object.entries<Test>({
   task: isObject,
   submit: isObject,
   every: maybe(isBetween(SHORTEST_INTERVAL, LONGEST_INTERVAL)),
@@ -204,16 +208,16 @@ const DEFINITION: Readonly<Record<string, Test>> = {
   jitter: isDuration,
   tolerance: maybe(isDuration),
   history: isCount,
-}
+})
 
-const TASK: Readonly<Record<string, Test>> = {
+const TASK: Tests = Object.entries<Test>({
   kind: isText,
   payload: maybe(isText),
   bytes: maybe(isText),
   codec: isText,
   priority: isBetween(0, MAX_PRIORITY),
   options: maybe(isText),
-}
+})
 
 function isEntry(entry: unknown): boolean {
   if (!Array.isArray(entry)) return false
@@ -221,11 +225,11 @@ function isEntry(entry: unknown): boolean {
   return isInstant(slot) && isBetween(0, CODES.length - 1)(code) && maybe(isText)(taskId)
 }
 
-function check(what: string, value: unknown, tests: Readonly<Record<string, Test>>): void {
+function check(what: string, value: unknown, tests: Tests): void {
   if (!isObject(value)) throw new Error(`its ${what} is no object`)
   const fields = value as Readonly<Record<string, unknown>>
-  for (const [name, test] of Object.entries(tests)) {
-    if (!test(fields[name])) throw new Error(`its ${what} has ${name}: ${JSON.stringify(fields[name])}`)
+  for (const [field, test] of tests) {
+    if (!test(fields[field])) throw new Error(`its ${what} has ${field}: ${JSON.stringify(fields[field])}`)
   }
 }
 

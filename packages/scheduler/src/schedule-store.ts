@@ -137,7 +137,7 @@ export class ScheduleStore {
     const dueAt = recordDueAt(schedule)
     return {
       key: this.#key(schedule.id),
-      value: serialize(schedule),
+      value: serialize(schedule, this.#definitions),
       options: {
         ifVersion: version,
         labels: labelsOf(schedule.definition),
