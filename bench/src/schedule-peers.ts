@@ -38,6 +38,7 @@ const HOST = '127.0.0.1'
 function neotask(open?: () => Storage): Scheduler {
   return {
     early: 0,
+    lead: 10_000,
     async open(fired) {
       const storage = open?.()
       const pool = new TaskPool({
@@ -119,6 +120,7 @@ export const croner: Scheduler = {
 /** The least: a timer of Node for each, which keeps and decides nothing. */
 export const timers: Scheduler = {
   early: 1,
+  lead: 10_000,
   async open(fired) {
     let isOpen = true
     const at = (i: number, instant: number, then?: () => void): void => {

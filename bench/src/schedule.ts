@@ -346,7 +346,7 @@ const tasksAtOnce: Measure = (scheduler) =>
       }
     },
     scheduler.early,
-    LEAD,
+    Math.min(LEAD, scheduler.lead ?? LEAD),
   )
 
 const latency = { unit: 'ms', better: 'less' } as const
