@@ -116,6 +116,8 @@ describe('submit', () => {
     ['a wrong unit', { delay: '5x' }, /delay: .* got "5x"/],
     ['a negative delay', { delay: -1 }, /delay: .* got -1/],
     ['an invalid date', { runAt: new Date(NaN) }, /runAt: .*an invalid Date/],
+    ['what only looks like a date', { runAt: new Proxy(new Date(), {}) }, /runAt: .*an invalid Date/],
+    ['a delay of more than 100 000 years', { delay: 36_525_000 * 86_400_000 + 1 }, /delay: .*36525000d/],
     ['delay and runAt', { delay: 1, runAt: new Date() }, /runAt: /],
     ['an unknown option', { delai: 1 }, /delai: expected no such option, did you mean delay\?/],
     ['a debounce that is none', { debounce: 5 }, /debounce: expected \{ key, wait, maxWait \}, got 5/],

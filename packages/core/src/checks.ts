@@ -1,6 +1,6 @@
 /** Checks that every option shares: each refuses a bad value by the name of the option, and says what was expected. */
 import { optionError } from './errors.js'
-import { MAX_PRIORITY, Priority } from './task.js'
+import { LATEST, MAX_PRIORITY, Priority } from './task.js'
 
 const NAME = /^[A-Za-z0-9._:-]{1,64}$/
 
@@ -75,8 +75,8 @@ export function checkTags(value: unknown, option: string): void {
 }
 
 export function checkInstant(value: unknown, option: string): number {
-  const ms = value instanceof Date ? value.getTime() : value
-  if (typeof ms !== 'number' || !Number.isFinite(ms) || Math.abs(ms) > 8.64e15) {
+  const ms = value instanceof Date ? timeOf(value) : value
+  if (typeof ms !== 'number' || !Number.isFinite(ms) || Math.abs(ms) > LATEST) {
     throw optionError(
       option,
       'a valid Date, or ms since 1970',
@@ -84,6 +84,15 @@ export function checkInstant(value: unknown, option: string): number {
     )
   }
   return Math.ceil(ms)
+}
+
+/** NaN for what only looks like a Date, such as a proxy of one. */
+function timeOf(date: Date): number {
+  try {
+    return date.getTime()
+  } catch {
+    return NaN
+  }
 }
 
 export function checkMethods(

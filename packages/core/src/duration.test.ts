@@ -58,7 +58,7 @@ describe('parseDuration', () => {
 
   it('names the option, what it expected and what it got', () => {
     expect(() => parseDuration('5 minutes', 'retry.delay')).toThrow(
-      `retry.delay: expected a duration (ms, or text such as '250ms', '5m', '1h30m'), not negative, got "5 minutes"`,
+      `retry.delay: expected a duration (ms, or text such as '250ms', '5m', '1h30m'), not negative, at most 36525000d, got "5 minutes"`,
     )
   })
 

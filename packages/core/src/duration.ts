@@ -9,6 +9,9 @@ import { optionError } from './errors.js'
 /** A number of ms, or text: `'250ms'`, `'1.5s'`, `'5m'`, `'1h30m'`, `'7d'`. Units: w d h m s ms, largest first. */
 export type Duration = number | string
 
+/** ms: 100 000 years. Now and it are an instant that a Date can tell, for the next 170 000 years. */
+export const LONGEST_DURATION: number = 36_525_000 * 86_400_000
+
 const UNITS: readonly (readonly [unit: string, ms: number])[] = [
   ['w', 604_800_000],
   ['d', 86_400_000],
@@ -24,7 +27,7 @@ const TEXT = new RegExp(`^${UNITS.map(([unit]) => `(?:(\\d+(?:\\.\\d+)?)${unit})
 /**
  * @param value what the user wrote
  * @param option its name, for the error
- * @param bounds in ms, both inclusive. Default: from 0
+ * @param bounds in ms, both inclusive. Default: from 0 to 100 000 years
  * @returns ms
  * @throws ValidationError `OPTION_INVALID`
  */
@@ -34,7 +37,7 @@ export function parseDuration(
   bounds: { min?: number; max?: number } = {},
 ): number {
   const ms = typeof value === 'string' ? parseText(value) : value
-  const { min = 0, max = Number.MAX_SAFE_INTEGER } = bounds
+  const { min = 0, max = LONGEST_DURATION } = bounds
   if (typeof ms !== 'number' || !(ms >= min && ms <= max)) throw optionError(option, expected(bounds), value)
   return ms
 }
@@ -56,7 +59,7 @@ function expected({ min, max }: { min?: number; max?: number }): string {
   if (max !== undefined) return `${what}) of at most ${formatDuration(max)}`
   return min !== undefined && min > 0
     ? `${what}) of at least ${formatDuration(min)}`
-    : `${what}), not negative`
+    : `${what}), not negative, at most ${formatDuration(LONGEST_DURATION)}`
 }
 
 /** The text that {@link parseDuration} reads back: `5400000` is `'1h30m'`. Weeks are shown as days. */

@@ -40,7 +40,9 @@ export type { Failure } from './failure.js'
 export {
   isFinal,
   isGeneratedId,
+  isStorableDuration,
   isStorableId,
+  isStorableInstant,
   MAX_PRIORITY,
   OPERATIONS,
   Priority,

@@ -9,7 +9,7 @@ import type { MemoryQueue } from './memory-queue.js'
 import { Task, isDoomed, keep, rareOf } from './memory-task.js'
 import { WATCH_MS, watch } from './memory-watch.js'
 import type { EnqueueOptions, EnqueueOutcome, NewTask, Refusal, Unit } from './storage.js'
-import { MAX_PRIORITY, isGeneratedId, isStorableId } from './task.js'
+import { MAX_PRIORITY, isGeneratedId, isStorableDuration, isStorableId, isStorableInstant } from './task.js'
 
 const MAX_UNIT_TASKS = 500
 const MAX_UNIT_BYTES = 1024 * 1024
@@ -126,13 +126,20 @@ function check(queue: MemoryQueue, task: NewTask, earlier?: ReadonlySet<string>)
       `priority: expected an integer from 0 to ${MAX_PRIORITY}, got ${priority}`,
     )
   }
-  if (!isTime(task.delay) || !isTime(task.runAt) || !isTime(task.expiresIn)) {
-    return refuse('OPTION_INVALID', 'delay, runAt and expiresIn: expected a number of ms, not negative')
+  if (
+    !isStorableDuration(task.delay) ||
+    !isStorableInstant(task.runAt) ||
+    !isStorableDuration(task.expiresIn)
+  ) {
+    return refuse(
+      'OPTION_INVALID',
+      'delay, runAt and expiresIn: expected ms from 0 to 100 000 years, or an instant of a Date',
+    )
   }
   if (group !== undefined && !isStorableId(group.id)) {
     return refuse('OPTION_INVALID', `not a group id that can be stored: ${group.id}`)
   }
-  if (debounce !== undefined && !(isStorableId(debounce.key) && isTime(debounce.maxWait))) {
+  if (debounce !== undefined && !(isStorableId(debounce.key) && isStorableDuration(debounce.maxWait))) {
     return refuse('OPTION_INVALID', `debounce: not a key and a time that can be stored: ${debounce.key}`)
   }
   if (guard !== undefined && !queue.holds(guard)) {
@@ -146,9 +153,6 @@ function check(queue: MemoryQueue, task: NewTask, earlier?: ReadonlySet<string>)
   const missing = after.ids.find((id) => !queue.tasks.has(id) && !earlier?.has(id))
   return missing === undefined ? undefined : refuse('DEPENDENCY_NOT_FOUND', `after: no task ${missing}`)
 }
-
-const isTime = (value: number | undefined): boolean =>
-  value === undefined || (value >= 0 && Number.isFinite(value))
 
 function checkRoom(queue: MemoryQueue, count: number, limit: number): Refusal | undefined {
   if (count === 0 || limit === Infinity || queue.waitingCount() + count <= limit) return undefined

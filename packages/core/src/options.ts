@@ -111,7 +111,7 @@ export interface SubmitOptions {
   priority?: number | undefined
   /** Not before this long from now (from the release, with `after`). */
   delay?: Duration | undefined
-  /** Not before this instant. */
+  /** Not before this instant; one that has passed means now. */
   runAt?: Date | number | undefined
   /** Ids of the same queue that must succeed first; or that must end, with `on: 'final'`. */
   after?: string | readonly string[] | { ids: readonly string[]; on?: 'success' | 'final' } | undefined
@@ -279,7 +279,8 @@ export function resolveSubmit(options: SubmitOptions | undefined, base: RetryPol
     id: id === undefined ? undefined : checkTaskId(id),
     priority: priority === undefined ? undefined : checkPriority(priority, 'priority'),
     delay: window?.wait ?? (delay === undefined ? undefined : parseDuration(delay, 'delay')),
-    runAt: runAt === undefined ? undefined : checkInstant(runAt, 'runAt'),
+    // What has passed is due at once, however long ago it was.
+    runAt: runAt === undefined ? undefined : Math.max(0, checkInstant(runAt, 'runAt')),
     after: after === undefined ? undefined : resolveAfter(after),
     hold,
     group: group === undefined ? undefined : { id: group },

@@ -141,7 +141,7 @@ export interface NewTask {
   readonly nonce?: string | undefined
   /** ms from when the task would be ready (now, or the release by its parents). */
   readonly delay?: number | undefined
-  /** Not before this instant. */
+  /** Not before this instant, up to the last one of a Date. */
   readonly runAt?: number | undefined
   readonly after?: Dependencies | undefined
   /** Blocked until `complete`. */

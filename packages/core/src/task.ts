@@ -3,6 +3,7 @@
  *
  * The tables are data. Drivers, the pool, the published suite and the docs read these and no others.
  */
+import { LONGEST_DURATION } from './duration.js'
 import { optionError } from './errors.js'
 
 /** Where a task is. The first three are waiting, `running` is held by a session, the last four are final. */
@@ -70,6 +71,8 @@ export type TakenReason = 'cancelled' | 'revoked'
 const CALLER_ID = /^[A-Za-z0-9._:@/+=-]{1,128}$/
 const STORED_CHARACTERS = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:@/+=~#-'
 const LONGEST_STORED = 256
+/** The last instant of a Date, ms since 1970. */
+export const LATEST = 8.64e15
 /** 1 for what may stand in an id, by its character code. */
 const STORABLE = new Uint8Array(128)
 for (const character of STORED_CHARACTERS) STORABLE[character.charCodeAt(0)] = 1
@@ -89,6 +92,16 @@ export function isStorableId(id: string): boolean {
   // Every submit comes here, and an expression takes longer.
   for (let i = 0; i < length; i++) if (STORABLE[id.charCodeAt(i)] !== 1) return false
   return true
+}
+
+/** Whether a storage must accept it as a `delay`, `expiresIn` or `maxWait`. */
+export function isStorableDuration(ms: number | undefined): boolean {
+  return ms === undefined || (ms >= 0 && ms <= LONGEST_DURATION)
+}
+
+/** Whether a storage must accept it as a `runAt`: from 1970 to the last instant of a Date. */
+export function isStorableInstant(ms: number | undefined): boolean {
+  return ms === undefined || (ms >= 0 && ms <= LATEST)
 }
 
 /**

@@ -2,7 +2,9 @@
 import {
   isGeneratedId,
   isRefusal,
+  isStorableDuration,
   isStorableId,
+  isStorableInstant,
   MAX_PRIORITY,
   type EnqueueOutcome,
   type ErrorCode,
@@ -235,13 +237,16 @@ function checkTask({
       `priority: expected an integer from 0 to ${MAX_PRIORITY}, got ${priority}`,
     )
   }
-  if (!isTime(delay) || !isTime(runAt) || !isTime(expiresIn)) {
-    return refuse('OPTION_INVALID', 'delay, runAt and expiresIn: expected a number of ms, not negative')
+  if (!isStorableDuration(delay) || !isStorableInstant(runAt) || !isStorableDuration(expiresIn)) {
+    return refuse(
+      'OPTION_INVALID',
+      'delay, runAt and expiresIn: expected ms from 0 to 100 000 years, or an instant of a Date',
+    )
   }
   if (group !== undefined && !isStorableId(group.id)) {
     return refuse('OPTION_INVALID', `not a group id that can be stored: ${group.id}`)
   }
-  if (debounce !== undefined && !(isStorableId(debounce.key) && isTime(debounce.maxWait))) {
+  if (debounce !== undefined && !(isStorableId(debounce.key) && isStorableDuration(debounce.maxWait))) {
     return refuse('OPTION_INVALID', `debounce: not a key and a time that can be stored: ${debounce.key}`)
   }
   if (after !== undefined && after.ids.length > MAX_PARENTS) {
@@ -249,9 +254,6 @@ function checkTask({
   }
   return undefined
 }
-
-const isTime = (value: number | undefined): boolean =>
-  value === undefined || (value >= 0 && Number.isFinite(value))
 
 /** What the script has to know of a task besides its definition; empty for most. */
 function optionsOf(task: NewTask, refusal: Refusal | undefined): Argument {

@@ -3,7 +3,9 @@
  */
 import {
   isGeneratedId,
+  isStorableDuration,
   isStorableId,
+  isStorableInstant,
   MAX_PRIORITY,
   type Dependencies,
   type EnqueueOptions,
@@ -132,13 +134,14 @@ export function checkTask(task: NewTask): Refusal | undefined {
       `${id}: a priority is an integer from 0 to ${MAX_PRIORITY}, not ${priority}`,
     )
   }
-  for (const option of ['delay', 'runAt', 'expiresIn'] as const) {
-    const value = task[option]
-    if (!isTime(value)) {
-      return refuse('OPTION_INVALID', `${id}: ${option} is a finite number of ms, not ${value}`)
-    }
+  const { delay, runAt, expiresIn } = task
+  if (!isStorableDuration(delay) || !isStorableInstant(runAt) || !isStorableDuration(expiresIn)) {
+    return refuse(
+      'OPTION_INVALID',
+      `${id}: delay, runAt and expiresIn are ms from 0 to 100 000 years, or an instant of a Date`,
+    )
   }
-  if (debounce && !(isStorableId(debounce.key) && isTime(debounce.maxWait))) {
+  if (debounce && !(isStorableId(debounce.key) && isStorableDuration(debounce.maxWait))) {
     return refuse(
       'OPTION_INVALID',
       `${id}: not a debounce key and a time that can be stored: ${debounce.key}`,
@@ -152,9 +155,6 @@ export function checkTask(task: NewTask): Refusal | undefined {
   }
   return undefined
 }
-
-const isTime = (ms: number | undefined): boolean =>
-  ms === undefined || (Number.isFinite(ms) && Math.abs(ms) <= Number.MAX_SAFE_INTEGER / 4)
 
 /** Notes for each task the outcome if it is known already, and refuses what names unknown parents. */
 function lookUp(

@@ -258,6 +258,32 @@ export function enqueueRules(rule: Rule): void {
     },
   )
 
+  rule('E26', 'a runAt is an instant of a Date, other times are at most 100 000 years', async (bench) => {
+    const [last, longest] = [8.64e15, 36_525_000 * 86_400_000]
+    const good = [{ runAt: 0 }, { runAt: last }, { delay: longest }, { expiresIn: longest }]
+    const wrong = [NaN, Infinity, -1]
+    const bad = [
+      ...[...wrong, last + 1].map((runAt) => ({ runAt })),
+      ...[...wrong, longest + 1].flatMap((ms) => [{ delay: ms }, { expiresIn: ms }]),
+    ]
+    const outcomes = await bench.enqueue(
+      [...good, ...bad].map((times, n) => sketch({ id: `t${n}`, ...times })),
+    )
+    assert.deepEqual(
+      outcomes.map((outcome) => typeof outcome),
+      [...good.map(() => 'string'), ...bad.map(() => 'object')],
+    )
+    assert.deepEqual(await bench.states('t0', 't1', 't2', 't3'), [
+      'pending',
+      'scheduled',
+      'scheduled',
+      'pending',
+    ])
+    assert.equal((await bench.get('t1')).dueAt, last)
+    const { createdAt, dueAt } = await bench.get('t2')
+    assert.equal(dueAt, createdAt + longest)
+  })
+
   rule('E19', 'payloads come back as they were, text as text and bytes as bytes', async (bench) => {
     const names = ids('t', PAYLOADS.length)
     await bench.add(...names.map((id, index) => ({ id, payload: PAYLOADS[index] ?? '' })))
