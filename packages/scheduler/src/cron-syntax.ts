@@ -220,6 +220,7 @@ function parseMember(expression: string, shape: Shape, member: string, field: st
   if (body === '') throw refuse(step === undefined ? undefined : `did you mean */${step}?`)
   if (step === undefined || step < 1 || step > count) throw refuse(`a step is from 1 to ${count}`)
   if (body === '*') return { from: min, to: last, step, star: true }
+  if (body === '?') throw refuse(`did you mean */${step}?`)
   if (!body.includes('-')) throw refuse(`did you mean ${body}-${last}/${step}?`)
   return { ...range(shape, body, refuse), step, star: false }
 }

@@ -183,6 +183,7 @@ describe('a malformed expression', () => {
     ],
     ['/5 * * * * *', 'second: '],
     ['* /2 * * *', 'did you mean */2?'],
+    ['0 0 ?/7 * *', 'did you mean */7?'],
     ['/ * * * *', 'minute: '],
     [
       '60 * * * *',

@@ -24,6 +24,12 @@ describe('slots of an interval', () => {
   })
 })
 
+it('no slot lies behind the last instant of a Date', () => {
+  const slots = new Slots({ every: 24 * HOUR, anchor: 8.64e15 - 36 * HOUR })
+  expect(slots.preview(8.64e15 - 40 * HOUR, 9)).toEqual([8.64e15 - 36 * HOUR, 8.64e15 - 12 * HOUR])
+  expect(slots.last(0, 9e15)).toBe(8.64e15 - 12 * HOUR)
+})
+
 describe('the last slot and the newest slots', () => {
   it.each([
     ['every', 24 * HOUR, { every: 90_000, anchor: T + 7 }],

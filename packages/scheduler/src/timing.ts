@@ -39,7 +39,7 @@ export class Slots {
   /** @throws ValidationError `CRON_INVALID` or `ZONE_INVALID` */
   constructor(timing: Timing, { start = -Infinity, end = Infinity }: Window = {}) {
     this.#start = start
-    this.#end = end
+    this.#end = Math.min(end, LATEST)
     if ('every' in timing) {
       this.#every = timing.every
       this.#anchor = timing.anchor
