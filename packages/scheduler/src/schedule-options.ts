@@ -1,12 +1,14 @@
 /** What a user gives for a schedule, and one check for each of it: a bad value is refused by its name, and nothing stored. */
 import {
+  optionError,
   parseDuration,
   ValidationError,
   type Duration,
   type ErrorCode,
+  type RetryOptions,
   type RetrySetting,
 } from '@neotask/core'
-import { checkInstant, checkInteger, checkKeys, checkObject, checkTaskId, oneOf } from '@neotask/core/tier'
+import { checkInstant, checkInteger, checkKeys, checkObject, oneOf } from '@neotask/core/tier'
 import { parseCron } from './cron.js'
 import { MOST_AT_ONCE } from './policies.js'
 import { OVERLAPS, type Definition, type Missed, type Overlap, type TaskOptions } from './schedule.js'
@@ -52,29 +54,29 @@ export interface CronOptions extends ScheduleOptions {
   zone?: string | undefined
 }
 
-/** When a schedule fires. */
+/** When a schedule fires, as it was given. */
 export type Timetable =
-  { every: Duration; cron?: undefined } | { cron: string; zone?: string | undefined; every?: undefined }
+  { readonly every: Duration } | { readonly cron: string | undefined; readonly zone?: string | undefined }
+
+/** A timetable in the words of a user: an interval, or an expression and its zone. */
+export interface TimetableNames {
+  readonly every?: Duration | undefined
+  readonly expression?: string | undefined
+  readonly zone?: string | undefined
+}
 
 /** A definition but for its task. */
 export type Rules = Omit<Definition, 'task'>
 
-const KEYS = [
-  ...[
-    'id',
-    'overlap',
-    'missed',
-    'tolerance',
-    'jitter',
-    'start',
-    'end',
-    'maxRuns',
-    'history',
-    'priority',
-    'retry',
-  ],
-  ...['timeout', 'tags'],
+/** Options of a schedule but for its id. */
+export const SCHEDULE_KEYS: readonly Exclude<keyof ScheduleOptions, 'id'>[] = [
+  ...(['overlap', 'missed', 'tolerance', 'jitter', 'start', 'end', 'maxRuns', 'history'] as const),
+  ...(['priority', 'retry', 'timeout', 'tags'] as const),
 ]
+
+/** Those of its tasks. */
+export const TASK_KEYS: readonly (keyof TaskOptions)[] = ['priority', 'retry', 'timeout', 'tags']
+
 const MISSED = "'skip', 'fireOnce', or { catchUp: 10 }"
 const MOST_REMEMBERED = 1000
 const REMEMBERED = 25
@@ -106,15 +108,56 @@ function checkInterval(value: unknown, option: string): number {
 }
 
 /**
- * The rules of a new schedule.
+ * What was given, read once, so that what was checked is what is used. What is `undefined` was not given.
  *
- * @param now the storage's
+ * @param keys that may be given
+ * @param where what stands before a key in messages
+ * @throws ValidationError `OPTION_INVALID`
+ */
+export function readOptions<T extends object, Key extends keyof T & string>(
+  value: T,
+  keys: readonly Key[],
+  name: string,
+  where = '',
+  expected?: string,
+): Pick<T, Key> {
+  checkObject(value, name, expected)
+  checkKeys(value, keys, where)
+  const read = keys.map((key) => [key, value[key]] as const)
+  return Object.fromEntries(read.filter(([, given]) => given !== undefined)) as Pick<T, Key>
+}
+
+/**
+ * The timetable by these names.
+ *
+ * @param where what stands before a name in messages
+ * @param before what it is, where they say nothing
+ * @throws ValidationError `OPTION_INVALID` for an expression or a zone beside an interval
+ */
+export function timetableOf(
+  { every, expression, zone }: TimetableNames,
+  where: string,
+  before: Pick<Definition, 'every' | 'cron' | 'zone'> = {},
+): Timetable {
+  if (every !== undefined && expression !== undefined) {
+    throw optionError(`${where}every`, 'no expression beside it', every)
+  }
+  if (every === undefined && (expression !== undefined || before.every === undefined)) {
+    return {
+      cron: expression === undefined ? before.cron : expression,
+      zone: zone === undefined ? before.zone : zone,
+    }
+  }
+  if (zone !== undefined) throw optionError(`${where}zone`, 'an expression beside it', zone)
+  return { every: every === undefined ? (before.every as number) : every }
+}
+
+/**
+ * The rules of a schedule.
+ *
  * @throws ValidationError `OPTION_INVALID` `CRON_INVALID` `ZONE_INVALID` `INTERVAL_INVALID` `DATE_INVALID` `WINDOW_INVALID`
  */
-export function resolveRules(timetable: Timetable, options: ScheduleOptions): Rules {
-  checkObject(options, 'options')
-  checkKeys(options, timetable.every === undefined ? [...KEYS, 'zone'] : KEYS, '')
-  if (options.id !== undefined) checkTaskId(options.id)
+export function resolveRules(timetable: Timetable, options: Omit<ScheduleOptions, 'id'>): Rules {
   const {
     overlap = 'allow',
     missed = 'fireOnce',
@@ -143,14 +186,33 @@ export function resolveRules(timetable: Timetable, options: ScheduleOptions): Ru
 }
 
 function resolveTimetable(timetable: Timetable): Pick<Rules, 'every' | 'cron' | 'zone'> {
-  if (timetable.every !== undefined) return { every: checkInterval(timetable.every, 'every') }
-  const { expression, zone } = parseCron(timetable.cron, timetable.zone)
+  if ('every' in timetable) return { every: checkInterval(timetable.every, 'every') }
+  const { expression, zone } = parseCron(timetable.cron as string, timetable.zone)
   return { cron: expression, zone }
 }
 
-/** What is given for the tasks; checked when one is prepared. */
+/**
+ * What is given for the tasks, with durations in ms, so that it does not matter how they were written. All else is checked
+ * when a task is prepared.
+ */
 function taskOptions({ priority, retry, timeout, tags }: ScheduleOptions): TaskOptions {
-  return { priority, retry, timeout, tags }
+  return {
+    priority,
+    retry: typeof retry === 'object' ? inMs(retry) : retry,
+    timeout: timeout === undefined ? undefined : parseDuration(timeout, 'timeout', { min: 1 }),
+    // The definition is kept, and the caller's array may change.
+    tags: Array.isArray(tags) ? [...(tags as readonly string[])] : tags,
+  }
+}
+
+function inMs(retry: RetryOptions): RetryOptions {
+  checkObject(retry, 'retry', 'an object of retry options, a number of retries, or false')
+  const { delay, maxDelay } = retry
+  return {
+    ...retry,
+    ...(delay !== undefined && { delay: parseDuration(delay, 'retry.delay') }),
+    ...(maxDelay !== undefined && { maxDelay: parseDuration(maxDelay, 'retry.maxDelay') }),
+  }
 }
 
 function checkMissed(value: unknown): Missed {
@@ -169,6 +231,13 @@ export function firstSlot(rules: Rules, timing: Timing, now: number): number {
   const slots = new Slots(timing, rules)
   const sample = slots.preview(now, rules.jitter > 0 ? SAMPLE : 1)
   const [first] = sample
+  if (first === undefined && rules.end === undefined) {
+    throw windowError(
+      'start',
+      'a slot after it, which for an expression is before the year 3000',
+      rules.start,
+    )
+  }
   if (first === undefined) throw windowError('end', 'a slot before it', rules.end)
   for (const [index, slot] of sample.entries()) {
     const gap = (sample[index + 1] ?? Infinity) - slot

@@ -22,8 +22,6 @@ import { Definitions, parseSchedule, serialize } from './schedule-record.js'
 const TRIES = 50
 /** ms of the longest pause between two of them. */
 const PAUSE = 20
-/** ms for which the storage's time is known well enough. */
-const FRESH = 2000
 /** ms until a record that cannot be read is looked at again. Another version of the library may read it meanwhile. */
 const ASIDE = 300_000
 /** Records that were told of, at most; beyond it one may be told of again. */
@@ -62,21 +60,16 @@ export class ScheduleStore {
     this.#prefix = keyPrefix(tier.ref.queue)
   }
 
-  /** The storage's time, ms since 1970: asked for, unless it is known since shortly. */
+  /** The storage's time, ms since 1970: asked for, since a machine that slept would take an old answer for a new one. */
   async now(): Promise<number> {
-    return this.#estimate(FRESH) ?? (await this.claim(0, 1)).now
+    return (await this.claim(0, 1)).now
   }
 
-  /** ms from now to an instant of the storage's; `undefined` while its time is not known at all. */
+  /** ms from now to an instant of the storage's, good enough to sleep by; `undefined` while its time is not known at all. */
   delayTo(instant: number): number | undefined {
-    const now = this.#estimate(Infinity)
-    return now === undefined ? undefined : instant - now
-  }
-
-  #estimate(fresh: number): number | undefined {
     if (this.#time === undefined) return undefined
     const age = this.#tier.clock.monotonic() - this.#time.at
-    return age > fresh ? undefined : Math.floor(this.#time.now + age)
+    return instant - Math.floor(this.#time.now + age)
   }
 
   /** Takes due schedules for `lease` ms. */

@@ -6,6 +6,7 @@
 import { type Duration, type RetrySetting, type StoredRecord } from '@neotask/core'
 import type { PreparedTask } from '@neotask/core/tier'
 import { jitterOf, Slots, type Timing } from './timing.js'
+import { zoneOf } from './zone.js'
 
 /** What happens when a slot comes while the task of the one before has not ended. */
 export type Overlap = (typeof OVERLAPS)[number]
@@ -74,10 +75,14 @@ export interface Schedule {
   readonly history: readonly Entry[]
 }
 
-/** Whether the slots of both are the same. */
+/** Whether the slots of both are the same, but for where they end. */
 export function hasSameSlots(one: Definition, other: Definition): boolean {
-  return (['every', 'cron', 'zone', 'start', 'end'] as const).every((key) => one[key] === other[key])
+  const isSame = (['every', 'cron', 'start'] as const).every((key) => one[key] === other[key])
+  return isSame && (one.zone === other.zone || canonicalZone(one.zone) === canonicalZone(other.zone))
 }
+
+const canonicalZone = (zone: string | undefined): string | undefined =>
+  zone === undefined ? undefined : zoneOf(zone).name
 
 export function timingOf(definition: Definition, anchor: number): Timing {
   const { every, cron = '', zone = 'UTC' } = definition
@@ -109,7 +114,7 @@ export function taskIdOf(id: string, slot: number): string {
 /** What `list` finds a schedule by. */
 export function labelsOf({ task, submit }: Definition): string[] {
   const tags = (submit.tags ?? []).map((tag) => `tag:${tag}`)
-  return task.kind === '' ? tags : [`name:${task.kind}`, ...tags]
+  return [`name:${task.kind}`, ...tags]
 }
 
 export const keyPrefix = (queue: string): string => `schedule:${queue}/`

@@ -29,6 +29,25 @@ test('the data is that of the executor, or of the definition', () => {
   for (const refused of [text, sender, date, twice, zone]) expectTypeOf(refused).toBeFunction()
 })
 
+test('what is changed or looked at fits together', () => {
+  const update = () => scheduler.update('s', { data: 1, every: '1s', overlap: 'skip', end: undefined })
+  const named = () => scheduler.update<{ to: string }>('s', { data: { to: 'ada' }, zone: 'UTC' })
+  const preview = () => scheduler.preview({ expression: '@daily', zone: 'UTC' })
+  expectTypeOf(preview).returns.resolves.toEqualTypeOf<Date[]>()
+  // @ts-expect-error: the executor takes numbers
+  const data = () => scheduler.update('s', { data: 'x' })
+  // @ts-expect-error: an interval, or an expression
+  const both = () => scheduler.update('s', { every: '1s', expression: '@daily' })
+  // @ts-expect-error: an interval has no zone
+  const zone = () => scheduler.update('s', { every: '1s', zone: 'UTC' })
+  // @ts-expect-error: an interval, or an expression
+  const previewBoth = () => scheduler.preview({ every: '1s', expression: '@daily' })
+  // @ts-expect-error: an interval has no zone
+  const previewZone = () => scheduler.preview({ every: '1s', zone: 'UTC' })
+  for (const call of [update, named, data, both, zone, previewBoth, previewZone])
+    expectTypeOf(call).toBeFunction()
+})
+
 test('tasks of a schedule have its type', () => {
   const trigger = (id: ScheduleId<number>) => scheduler.trigger(id)
   expectTypeOf(trigger).returns.resolves.toEqualTypeOf<TaskId<number>>()

@@ -3,6 +3,7 @@ import { defineTask, memoryStorage, TaskPool } from '@neotask/core'
 import { createTestPool } from '@neotask/core/testing'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { z } from 'zod'
+import type { Missed } from './schedule.js'
 import { TaskScheduler } from './task-scheduler.js'
 import { HOUR, MINUTE, SECOND, World, type Node } from './world.test-helper.js'
 
@@ -47,7 +48,6 @@ describe('bad input', () => {
     ['INTERVAL_INVALID', /every/, () => scheduler.submitInterval('x', NaN)],
     ['INTERVAL_INVALID', /every/, () => scheduler.submitInterval('x', Infinity)],
     ['INTERVAL_INVALID', /every/, () => scheduler.submitInterval('x', '40000d')],
-    ['INTERVAL_INVALID', /every/, () => scheduler.submitInterval('x', undefined as never)],
     ['INTERVAL_INVALID', /every/, () => scheduler.submitInterval('x', null as never)],
     ['INTERVAL_INVALID', /every/, () => scheduler.submitInterval('x', {} as never)],
     ['DATE_INVALID', /date/, () => scheduler.submitAt('x', new Date('nonsense'))],
@@ -114,6 +114,25 @@ describe('bad input', () => {
       /task/,
       () => scheduler.submitInterval(defineTask({ name: 'other' }), 'x' as never, '1s'),
     ],
+    ['INTERVAL_INVALID', /every: .* got undefined/, () => scheduler.submitInterval('x', undefined as never)],
+    ['OPTION_INVALID', /options/, () => scheduler.submitInterval('x', '1s', null as never)],
+    [
+      'WINDOW_INVALID',
+      /start: .*3000.* got 3001/,
+      () => scheduler.submitCron('x', '@daily', { start: Date.UTC(3001, 0) }),
+    ],
+    ['DATE_INVALID', /date/, () => scheduler.submitAt('x', new Proxy(new Date(), {}))],
+    ['OPTION_INVALID', /options/, () => scheduler.submitDelayed('x', 10, 5 as never)],
+    ['OPTION_INVALID', /options/, () => scheduler.submitAt('x', T, null as never)],
+    ['OPTION_INVALID', /delay/, () => scheduler.submitDelayed('x', 10, { delay: 5 } as never)],
+    ['OPTION_INVALID', /runAt/, () => scheduler.submitAt('x', T, { runAt: T } as never)],
+    ['OPTION_INVALID', /delay/, () => scheduler.submitDelayed('x', Number.MAX_SAFE_INTEGER)],
+    [
+      'OPTION_INVALID',
+      /preview.every/,
+      () => scheduler.preview({ every: '1s', expression: '* * * * *' } as never),
+    ],
+    ['OPTION_INVALID', /preview.zone/, () => scheduler.preview({ every: '1s', zone: 'UTC' } as never)],
     ['SCHEDULE_NOT_FOUND', /gone/, () => scheduler.pause('gone')],
     ['SCHEDULE_NOT_FOUND', /gone/, () => scheduler.resume('gone')],
     ['SCHEDULE_NOT_FOUND', /gone/, () => scheduler.trigger('gone')],
@@ -156,9 +175,11 @@ describe('submitDelayed and submitAt', () => {
     const delayed = await scheduler.submitDelayed('a', '5m', { id: 'delayed' })
     const at = await scheduler.submitAt('b', new Date(world.at(10 * MINUTE)), { priority: 1 })
     const past = await scheduler.submitAt('c', world.at(-HOUR))
+    const moon = await scheduler.submitAt('d', new Date('1969-07-20'))
     await world.advance(20 * MINUTE)
     expect(world.ran).toEqual([
       [past, expect.any(Number)],
+      [moon, expect.any(Number)],
       [delayed, 5 * MINUTE],
       [at, 10 * MINUTE],
     ])
@@ -187,6 +208,7 @@ describe('named tasks', () => {
       .default(1)
       .transform((n) => n * 2),
   })
+  type Mail = z.input<typeof schema>
   const got: unknown[] = []
   const mail = defineTask({
     name: 'mail',
@@ -213,10 +235,12 @@ describe('named tasks', () => {
     expect(task).toMatchObject({ name: 'mail', priority: 7, tags: ['news', 'own'] })
     // Changed without its data, which the schema would take for input again.
     await tasks.update('m', { priority: 3, tags: ['rare'] })
-    expect(await tasks.get('m')).toMatchObject({ data: { to: 'ada', copies: 2 }, priority: 3, timeout: '9s' })
-    await tasks.update('m', { data: { to: 'eve', copies: 5 } })
+    expect(await tasks.get('m')).toMatchObject({ data: { to: 'ada', copies: 2 }, priority: 3, timeout: 9000 })
+    await tasks.update<Mail>('m', { data: { to: 'eve', copies: 5 } })
     expect(await tasks.get('m')).toMatchObject({ data: { to: 'eve', copies: 10 }, priority: 3 })
-    await expect(tasks.update('m', { data: { to: 1 } })).rejects.toMatchObject({ code: 'VALIDATION_FAILED' })
+    await expect(tasks.update<Mail>('m', { data: { to: 1 } as never })).rejects.toMatchObject({
+      code: 'VALIDATION_FAILED',
+    })
     const ids = async (options: object) => (await tasks.list(options)).schedules.map(({ id }) => id)
     expect([await ids({ name: 'mail' }), await ids({ tag: 'rare' }), await ids({ tag: 'news' })]).toEqual([
       ['m', 'n'],
@@ -252,6 +276,33 @@ describe('the same id again', () => {
       .scheduler.submitInterval('x', 10_000, { tags: ['a'], retry: { limit: 2 }, jitter: 1000, id: 's' })
     expect(await version('s')).toBe(before[1])
   })
+
+  it('with durations written otherwise changes nothing either', async () => {
+    await scheduler.submitInterval('x', '1m', {
+      id: 's',
+      timeout: '1m',
+      retry: { delay: '2s', maxDelay: '1m' },
+    })
+    const retry = { maxDelay: 60_000, delay: 2000 }
+    await scheduler.submitInterval('x', 60_000, { id: 's', timeout: 60_000, retry })
+    expect(await version('s')).toBe(1)
+    expect(await scheduler.get('s')).toMatchObject({ timeout: 60_000, retry })
+  })
+
+  it.each([1, 2, 3])(
+    'that reads as another one after %i reads is refused, or is the one that was checked',
+    async (reads) => {
+      let left = reads
+      const options = {
+        get id() {
+          return left-- > 0 ? 'good' : 'bad~id é'
+        },
+      }
+      const id = await scheduler.submitInterval('x', '1m', options).catch((error: unknown) => error)
+      if (id !== 'good') expect(id).toMatchObject({ code: 'OPTION_INVALID' })
+      expect((await records()).map(({ key }) => key)).toEqual(id === 'good' ? ['schedule:default/good'] : [])
+    },
+  )
 
   it('at the same time makes one schedule', async () => {
     const nodes = [node, world.node(), world.node()]
@@ -341,6 +392,24 @@ describe('pause and resume', () => {
   })
 })
 
+describe('just after a sleep of eight hours', () => {
+  it('a schedule begins and goes on by the time that it is now', async () => {
+    await node.pool.start()
+    await scheduler.submitInterval('x', '1h', { id: 'paused' })
+    await world.advance(10 * MINUTE)
+    await scheduler.pause('paused')
+    world.clock.step(8 * HOUR)
+    await scheduler.resume('paused')
+    await scheduler.submitCron('x', '*/15 * * * *', { id: 'new' })
+    await world.advance(5 * SECOND)
+    expect(world.ran).toEqual([])
+    expect(await scheduler.get('paused')).toMatchObject({ next: new Date(world.at(9 * HOUR)) })
+    expect(await scheduler.get('new')).toMatchObject({
+      createdAt: new Date(world.at(8 * HOUR + 10 * MINUTE)),
+    })
+  })
+})
+
 describe('trigger', () => {
   it('runs a task now, beside the slots', async () => {
     await node.pool.start()
@@ -408,10 +477,51 @@ describe('update', () => {
     })
     expect(await scheduler.update('s', { maxRuns: 1, end: undefined })).toMatchObject({
       maxRuns: 1,
-      timeout: '1m',
+      timeout: MINUTE,
     })
     await world.advance(3 * MINUTE)
     expect(await world.tasks('s')).toEqual([MINUTE])
+  })
+
+  it('keeps what is undefined', async () => {
+    await scheduler.submitCron('x', '0 3 * * *', {
+      id: 's',
+      overlap: 'skip',
+      history: 99,
+      end: world.at(HOUR * 99),
+    })
+    const nothing = {
+      overlap: undefined,
+      history: undefined,
+      end: undefined,
+      data: undefined,
+      zone: undefined,
+    }
+    expect(await scheduler.update('s', nothing)).toMatchObject({ overlap: 'skip', history: 99 })
+    expect(await version('s')).toBe(1)
+  })
+
+  it.each([
+    ['INTERVAL_INVALID', /every/, { every: null }],
+    ['CRON_INVALID', /expression/, { expression: null }],
+    ['ZONE_INVALID', /zone/, { zone: null }],
+  ])('of an expression refuses with %s what is null', async (code, message, changes) => {
+    await scheduler.submitCron('x', '0 3 * * *', { id: 's' })
+    await expect(scheduler.update('s', changes as never)).rejects.toMatchObject({
+      code,
+      message: expect.stringMatching(message) as string,
+    })
+  })
+
+  it('needs the definition of the task for its data and its options only', async () => {
+    const mail = defineTask({ name: 'mail', handler: () => {} })
+    const pool = new TaskPool({ tasks: [mail], storage: world.inner, clock: world.clock, concurrency: 0 })
+    await new TaskScheduler(pool).submitInterval(mail, 'x' as never, '10s', { id: 's' })
+    expect(await scheduler.update('s', { overlap: 'skip', end: world.at(HOUR) })).toMatchObject({
+      overlap: 'skip',
+    })
+    await expect(scheduler.update('s', { priority: 5 })).rejects.toMatchObject({ code: 'OPTION_INVALID' })
+    await pool.close()
   })
 
   it.each<[string, object]>([
@@ -462,6 +572,42 @@ describe('list', () => {
   })
 })
 
+describe('a page', () => {
+  it('of the schedules of the executor has an empty name', async () => {
+    const mail = defineTask({ name: 'mail', handler: () => {} })
+    const pool = new TaskPool({ tasks: [mail], storage: world.inner, clock: world.clock, concurrency: 0 })
+    await new TaskScheduler(pool).submitInterval(mail, 'x' as never, '1h', { id: 'named' })
+    await scheduler.submitInterval('x', '1h', { id: 'plain' })
+    expect((await scheduler.list({ name: '' })).schedules).toMatchObject([{ id: 'plain', name: '' }])
+    await pool.close()
+  })
+
+  it('shows schedules whose data another codec made, without them', async () => {
+    const codec = { id: 'other', encode: () => '}', decode: () => 'decoded' }
+    const broken = { id: 'json', encode: () => '}', decode: () => 'decoded' }
+    for (const [id, each] of Object.entries({ other: codec, broken })) {
+      const pool = new TaskPool({
+        executor: () => {},
+        storage: world.inner,
+        clock: world.clock,
+        concurrency: 0,
+        codec: each,
+      })
+      await new TaskScheduler(pool).submitInterval('x' as never, '1h', { id })
+      await pool.close()
+    }
+    await scheduler.submitInterval('x', '1h', { id: 'readable' })
+    const { schedules } = await scheduler.list()
+    expect(schedules.map(({ id, data }) => [id, data])).toEqual([
+      ['broken', undefined],
+      ['other', undefined],
+      ['readable', 'x'],
+    ])
+    expect(node.errors).toHaveLength(1)
+    expect(await scheduler.update('other', { tags: ['a'] })).toMatchObject({ tags: ['a'], data: undefined })
+  })
+})
+
 describe('preview', () => {
   it('tells the next slots of a schedule, as far as it goes', async () => {
     await scheduler.submitInterval('x', '1h', { id: 's', maxRuns: 2, jitter: '59m' })
@@ -469,6 +615,24 @@ describe('preview', () => {
     expect(await scheduler.preview('s')).toEqual(dates(HOUR, 2 * HOUR))
     expect(await scheduler.preview('e')).toEqual(dates(HOUR, 2 * HOUR, 3 * HOUR))
     expect(await scheduler.preview('e', 1)).toEqual(dates(HOUR))
+  })
+
+  it.each<[Missed, number[]]>([
+    ['skip', [73 * HOUR, 74 * HOUR]],
+    ['fireOnce', [72 * HOUR, 73 * HOUR]],
+    [{ catchUp: 2 }, [71 * HOUR, 72 * HOUR]],
+  ])('of an overdue schedule with missed %o tells what will be fired', async (missed, slots) => {
+    await scheduler.submitInterval('x', '1h', { id: 's', missed })
+    await scheduler.submitInterval('x', '1h', { id: 'paused', missed })
+    await scheduler.pause('paused')
+    node.die()
+    world.clock.leap(72 * HOUR + 30 * MINUTE)
+    const other = world.node({ concurrency: 0 })
+    expect(await other.scheduler.preview('s', 2)).toEqual(dates(...slots))
+    expect(await other.scheduler.preview('paused', 1)).toEqual(dates(73 * HOUR))
+    const { schedules } = await other.scheduler.list()
+    expect(schedules.map(({ next }) => next)).toEqual(dates(73 * HOUR, slots[0] ?? 0))
+    expect(await other.scheduler.get('s')).toMatchObject({ next: schedules[1]?.next })
   })
 
   it('tells the slots of a timetable that is none yet', async () => {
@@ -544,6 +708,30 @@ describe('backfill', () => {
       taskId: expect.any(String) as string,
     })
     expect(await scheduler.get(id)).toMatchObject({ runs: 3 })
+  })
+
+  it('leaves out what the history knows as fired, however long ago', async () => {
+    const id = await scheduler.submitInterval('x', '10s', { id: 's' })
+    await world.advance(15 * SECOND)
+    node.die()
+    world.clock.leap(31 * 24 * HOUR)
+    await node.pool.close({ timeout: 0 })
+    const later = world.node()
+    await world.inner.queue.remove({ tenant: 'default', queue: 'default' }, [`s~${world.at(10_000)}`])
+    world.clock.leap(25 * HOUR)
+    const filled = await later.scheduler.backfill(id, world.at(0), world.at(25_000))
+    expect(filled).toEqual([0, 10, 20].map((s) => `s~${world.at(s * SECOND)}`))
+    await world.advance(SECOND)
+    expect(world.ran.filter(([ran]) => ran === filled[1])).toHaveLength(1)
+    expect(world.ran.filter(([ran]) => ran === filled[2])).toHaveLength(1)
+  })
+
+  it('until now takes the clock of the caller to be a little ahead', async () => {
+    const id = await scheduler.submitInterval('x', '1s', { id: 's' })
+    await scheduler.pause(id)
+    await world.advance(2500)
+    const filled = await scheduler.backfill(id, world.at(0), world.at(30_000))
+    expect(filled).toEqual([0, 1000, 2000].map((ms) => `s~${world.at(ms)}`))
   })
 
   it('refuses a range that is none, or too long', async () => {

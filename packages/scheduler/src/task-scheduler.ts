@@ -22,13 +22,20 @@ import {
   checkTaskId,
   tierOf,
   type PlacedTask,
-  type PreparedTask,
   type Tier,
 } from '@neotask/core/tier'
 import { randomBytes } from 'node:crypto'
-import { MOST_AT_ONCE, reasonOf } from './policies.js'
+import { MOST_AT_ONCE, planOf, reasonOf } from './policies.js'
 import {
-  hasSameSlots,
+  entriesOf,
+  newSchedule,
+  passedSlots,
+  redefinition,
+  resumption,
+  waitAlike,
+  type Edit,
+} from './redefine.js'
+import {
   recordDueAt,
   remember,
   slotsOf,
@@ -44,13 +51,17 @@ import {
 import { ScheduleLoop } from './schedule-loop.js'
 import {
   checkDate,
-  firstSlot,
+  readOptions,
   resolveRules,
+  SCHEDULE_KEYS,
+  TASK_KEYS,
+  timetableOf,
   windowError,
   type CronOptions,
   type Rules,
   type ScheduleOptions,
   type Timetable,
+  type TimetableNames,
 } from './schedule-options.js'
 import { hashOf } from './schedule-record.js'
 import { ScheduleStore } from './schedule-store.js'
@@ -67,12 +78,14 @@ export interface ScheduleInfo {
   readonly name: string
   /** `ended`: it has no slot any more, by `end` or `maxRuns`. */
   readonly state: 'active' | 'paused' | 'ended'
-  /** Of its tasks. */
+  /** Of its tasks; `undefined` when this pool cannot read it, since another codec made it. */
   readonly data: unknown
   readonly every: number | undefined
   readonly expression: string | undefined
   readonly zone: string | undefined
-  /** The slot that is to come, without its jitter. While paused, the one that would have come. */
+  /**
+   * The slot that will be fired next, without its jitter. While paused, the one that would be, if it were resumed now.
+   */
   readonly next: Date | undefined
   readonly overlap: Overlap
   readonly missed: Missed
@@ -87,7 +100,7 @@ export interface ScheduleInfo {
   readonly history: number
   readonly priority: number
   readonly retry: RetrySetting | undefined
-  readonly timeout: Duration | undefined
+  readonly timeout: number | undefined
   readonly tags: readonly string[]
   /** The task of the slot that was fired last. */
   readonly lastTask: string | undefined
@@ -107,20 +120,20 @@ export interface SlotInfo {
   readonly triggered: boolean
 }
 
-/** What may be changed: everything but the id. */
-export type ScheduleChanges = Omit<ScheduleOptions, 'id'> & {
-  data?: unknown
-  every?: Duration | undefined
-  expression?: string | undefined
-  zone?: string | undefined
-}
+/** What may be changed: everything but the id. What is `undefined` is kept. */
+export type ScheduleChanges<Data = unknown> = Omit<ScheduleOptions, 'id'> & {
+  data?: Data | undefined
+} & (
+    | { every?: Duration | undefined; expression?: undefined; zone?: undefined }
+    | { expression?: string | undefined; zone?: string | undefined; every?: undefined }
+  )
 
 export interface ScheduleListOptions {
   /** 1 to 500. Default: 100. */
   limit?: number | undefined
   /** The `cursor` of the page before. */
   cursor?: string | undefined
-  /** Only those whose tasks have this name. */
+  /** Only those whose tasks have this name; empty for the executor. */
   name?: string | undefined
   /** Only those with this tag. */
   tag?: string | undefined
@@ -134,7 +147,10 @@ export interface ScheduleList {
 }
 
 /** A timetable without a schedule, for `preview`. */
-export type PreviewOf = ({ every: Duration } | { expression: string; zone?: string | undefined }) & {
+export type PreviewOf = (
+  | { every: Duration; expression?: undefined; zone?: undefined }
+  | { expression: string; zone?: string | undefined; every?: undefined }
+) & {
   start?: Date | number | undefined
   end?: Date | number | undefined
 }
@@ -144,6 +160,10 @@ const MOST_BACKFILLED = 10_000
 const MOST_PREVIEWED = 1000
 /** Tasks that a backfill enqueues at a time. */
 const BACKFILL_BATCH = 500
+/** ms by which the clock of whoever says "until now" may be ahead of the storage's. */
+const SKEW = 60_000
+/** Slots that have come and of which the first to be fired is looked for: enough for most tolerances. */
+const FEW = 20
 
 export class TaskScheduler<Data = never, Result = unknown> {
   readonly #pool: TaskPool<Data, Result>
@@ -185,7 +205,7 @@ export class TaskScheduler<Data = never, Result = unknown> {
   async submitDelayed(...args: unknown[]): Promise<TaskId<never>> {
     const { task, data, rest } = splitTask(args)
     const delay = parseDuration(rest[0], 'delay')
-    return await this.#submit(task, data, { ...(rest[1] as TaskSubmitOptions | undefined), delay })
+    return await this.#submit(task, data, { ...optionsOfOne(rest[1]), delay })
   }
 
   /**
@@ -204,7 +224,7 @@ export class TaskScheduler<Data = never, Result = unknown> {
   async submitAt(...args: unknown[]): Promise<TaskId<never>> {
     const { task, data, rest } = splitTask(args)
     const runAt = checkDate(rest[0], 'date')
-    return await this.#submit(task, data, { ...(rest[1] as TaskSubmitOptions | undefined), runAt })
+    return await this.#submit(task, data, { ...optionsOfOne(rest[1]), runAt })
   }
 
   /**
@@ -224,8 +244,9 @@ export class TaskScheduler<Data = never, Result = unknown> {
   submitInterval(data: Data, every: Duration, options?: ScheduleOptions): Promise<ScheduleId<Result>>
   async submitInterval(...args: unknown[]): Promise<ScheduleId<never>> {
     const { task, data, rest } = splitTask(args)
-    const every = (rest[0] ?? '') as Duration
-    return await this.#upsert(task, data, { every }, rest[1] ?? {})
+    const [every, options = {}] = rest as [Duration, ScheduleOptions?]
+    const given = readOptions(options, ['id', ...SCHEDULE_KEYS], 'options')
+    return await this.#upsert(task, data, { every }, given)
   }
 
   /**
@@ -245,9 +266,9 @@ export class TaskScheduler<Data = never, Result = unknown> {
   submitCron(data: Data, expression: string, options?: CronOptions): Promise<ScheduleId<Result>>
   async submitCron(...args: unknown[]): Promise<ScheduleId<never>> {
     const { task, data, rest } = splitTask(args)
-    const options = (rest[1] ?? {}) as CronOptions
-    checkObject(options, 'options')
-    return await this.#upsert(task, data, { cron: rest[0] as string, zone: options.zone }, options)
+    const [cron, options = {}] = rest as [string, CronOptions?]
+    const { zone, ...given } = readOptions(options, ['id', 'zone', ...SCHEDULE_KEYS], 'options')
+    return await this.#upsert(task, data, { cron, zone }, given)
   }
 
   // ------------------------------------------------------------------------------------------------- change
@@ -259,8 +280,11 @@ export class TaskScheduler<Data = never, Result = unknown> {
 
   /** Goes on with the next slot; those that passed meanwhile are not fired. Rejects `SCHEDULE_NOT_FOUND`. */
   async resume(id: string): Promise<void> {
+    checkId(id)
     const now = await this.#store.now()
-    await this.#change(id, (schedule) => (schedule.paused ? resumed(schedule, now) : undefined))
+    const change = await this.#edit(id, resumption(now), now)
+    if (change === undefined) throw notFound(id)
+    this.#isDue(change.schedule)
   }
 
   /**
@@ -300,27 +324,28 @@ export class TaskScheduler<Data = never, Result = unknown> {
   }
 
   /**
-   * Changes what is given and keeps the rest, also its history and whether it is paused. Takes effect from the next slot.
-   * Rejects `SCHEDULE_NOT_FOUND`, and as the submit does.
+   * Changes what is given and keeps the rest, also its history and whether it is paused. Takes effect from the next slot; a
+   * slot that is due stays, unless the slots are others now: then it is in the history. To take an option away, submit the
+   * schedule again without it.
+   *
+   * Rejects `SCHEDULE_NOT_FOUND`, and as the submit does. Only new data, and options of its tasks, need the definition of the
+   * task in this pool.
    */
-  async update(id: string, changes: ScheduleChanges): Promise<ScheduleInfo> {
+  async update<Input = Data>(id: string, changes: ScheduleChanges<NoInfer<Input>>): Promise<ScheduleInfo> {
     checkId(id)
-    checkObject(changes, 'changes')
-    checkKeys(changes, CHANGE_KEYS, 'changes.')
+    const given = readOptions<Changes, keyof Changes>(changes, CHANGE_KEYS, 'changes', 'changes.')
     const now = await this.#store.now()
     for (;;) {
       const before = await this.#find(id)
-      const definition = await this.#changed(before.definition, changes)
+      const definition = await this.#changed(before.definition, given)
       const hash = hashOf(definition)
-      const change = await this.#store.change(id, (schedule) =>
-        schedule.hash === before.hash ? redefined(schedule, definition, hash, now) : undefined,
-      )
+      const change = await this.#edit(id, redefinition(definition, hash, now, before.hash), now)
       if (change === undefined) throw notFound(id)
       const { schedule } = change
       // Otherwise somebody else has changed the definition, and the rest is to be kept as it is now.
       if (schedule.hash !== hash) continue
       this.#isDue(schedule)
-      return this.#info(schedule)
+      return this.#info(schedule, now)
     }
   }
 
@@ -329,8 +354,8 @@ export class TaskScheduler<Data = never, Result = unknown> {
   /** The schedule, `undefined` when there is none. Rejects `STORAGE_FORMAT` when its record cannot be read. */
   async get(id: string): Promise<ScheduleInfo | undefined> {
     checkId(id)
-    const found = await this.#store.get(id)
-    return found && this.#info(found.schedule)
+    const [found, now] = await Promise.all([this.#store.get(id), this.#store.now()])
+    return found && this.#info(found.schedule, now)
   }
 
   /** One page of the schedules of this queue, by their ids. */
@@ -343,16 +368,17 @@ export class TaskScheduler<Data = never, Result = unknown> {
       if (value !== undefined && typeof value !== 'string') throw optionError(`list.${key}`, 'a text', value)
     }
     const label = name === undefined ? (tag === undefined ? undefined : `tag:${tag}`) : `name:${name}`
-    const page = await this.#store.list({ limit, cursor, label })
+    const [page, now] = await Promise.all([this.#store.list({ limit, cursor, label }), this.#store.now()])
     const schedules = page.schedules.filter(
       ({ definition }) =>
         name === undefined || tag === undefined || definition.submit.tags?.includes(tag) === true,
     )
-    return { schedules: schedules.map((schedule) => this.#info(schedule)), cursor: page.cursor }
+    return { schedules: schedules.map((schedule) => this.#info(schedule, now)), cursor: page.cursor }
   }
 
   /**
-   * The next slots, without their jitter: of a schedule, or of a timetable that is no schedule (yet).
+   * The slots that will be fired next, without their jitter: of a schedule, or of a timetable that is no schedule (yet). Those
+   * that came while nobody was there are among them as far as the policy for missed ones says so.
    *
    * Rejects `SCHEDULE_NOT_FOUND`, or what is wrong with the timetable.
    *
@@ -360,14 +386,13 @@ export class TaskScheduler<Data = never, Result = unknown> {
    */
   async preview(of: string | PreviewOf, count = 10): Promise<Date[]> {
     checkInteger(count, 'preview(count)', 1, MOST_PREVIEWED)
+    const timetable = typeof of === 'string' ? undefined : previewRules(of)
     const now = await this.#store.now()
-    if (typeof of !== 'string') return dates(previewOf(of, now).preview(now, count))
-    const schedule = await this.#find(of)
-    const { next } = schedule
-    if (next === undefined) return []
-    const left = (schedule.definition.maxRuns ?? Infinity) - schedule.runs
-    const from = schedule.paused ? Math.max(now, next - 1) : next - 1
-    return dates(slotsOf(schedule).preview(from, Math.min(count, left)))
+    const slots =
+      timetable === undefined
+        ? upcoming(await this.#find(of as string), now, count)
+        : slotsOf({ definition: timetable as Definition, anchor: timetable.start ?? now }).preview(now, count)
+    return slots.map((slot) => new Date(slot))
   }
 
   /**
@@ -396,12 +421,14 @@ export class TaskScheduler<Data = never, Result = unknown> {
 
   /**
    * Enqueues the tasks of all slots from `from` on and before `to`, whatever the policies, its window and `maxRuns` say. A
-   * slot that was fired, or backfilled, keeps its task, so it is safe to call twice.
+   * slot that was fired, or backfilled, keeps its task and is not run again. That is known of the slots that its history
+   * remembers as fired, and of those whose task is in the storage or was there within the last 24 h; **an older one runs
+   * again.** So call it twice within a day, or for slots that never ran.
    *
-   * Rejects `SCHEDULE_NOT_FOUND` `DATE_INVALID` `WINDOW_INVALID` (`to` is not later than `from`, or in the future, or there
-   * are more than 10 000 slots), and as `submit` does; then those before are stored.
+   * Rejects `SCHEDULE_NOT_FOUND` `DATE_INVALID` `WINDOW_INVALID` (`to` is not later than `from`, or more than a minute in the
+   * future, or there are more than 10 000 slots), and as `submit` does; then those before are stored.
    *
-   * @returns the tasks of the slots, in order
+   * @returns the tasks of the slots, in order, also of those that were fired before
    */
   async backfill<R = Result>(
     id: ScheduleId<R>,
@@ -411,20 +438,24 @@ export class TaskScheduler<Data = never, Result = unknown> {
     const first = checkDate(from, 'from')
     const end = checkDate(to, 'to')
     if (end <= first) throw windowError('to', 'later than from', end)
-    const { definition, anchor } = await this.#find(id)
-    if (end > (await this.#store.now())) throw windowError('to', 'no instant in the future', end)
-    const slots = new Slots(timingOf(definition, anchor), { end: end - 1 }).preview(
+    const { definition, anchor, history } = await this.#find(id)
+    const now = await this.#store.now()
+    if (end > now + SKEW) throw windowError('to', 'no instant in the future', end)
+    const slots = new Slots(timingOf(definition, anchor), { end: Math.min(end - 1, now) }).preview(
       first - 1,
       MOST_BACKFILLED + 1,
     )
     if (slots.length > MOST_BACKFILLED)
       throw windowError('to', `at most ${MOST_BACKFILLED} slots before it`, end)
-    const tasks = slots.map((slot) => ({ ...definition.task, id: taskIdOf(id, slot) }))
+    const fired = new Set(history.filter(({ code }) => code === 'fired').map(({ slot }) => slot))
+    const tasks = slots
+      .filter((slot) => !fired.has(slot))
+      .map((slot) => ({ ...definition.task, id: taskIdOf(id, slot) }))
     for (let start = 0; start < tasks.length; start += BACKFILL_BATCH) {
       await this.#enqueue(tasks.slice(start, start + BACKFILL_BATCH))
     }
     this.#tier.consume()
-    return tasks.map((task) => task.id as TaskId<R>)
+    return slots.map((slot) => taskIdOf(id, slot) as TaskId<R>)
   }
 
   // ------------------------------------------------------------------------------------------------- inside
@@ -443,11 +474,12 @@ export class TaskScheduler<Data = never, Result = unknown> {
     timetable: Timetable,
     options: ScheduleOptions,
   ): Promise<ScheduleId<never>> {
-    const rules = resolveRules(timetable, options)
+    const { id = `schedule-${randomBytes(12).toString('base64url')}`, ...others } = options
+    checkId(id)
+    const rules = resolveRules(timetable, others)
     const prepared = await this.#tier.prepare(task, data, rules.submit)
     const definition: Definition = { ...rules, task: prepared }
     const hash = hashOf(definition)
-    const id = options.id ?? `schedule-${randomBytes(12).toString('base64url')}`
     const now = await this.#store.now()
     const schedule = await this.#place(id, definition, hash, now)
     this.#isDue(schedule)
@@ -466,7 +498,7 @@ export class TaskScheduler<Data = never, Result = unknown> {
         if (!(error instanceof NeoTaskError) || error.code !== 'WINDOW_INVALID') throw error
         invalid = error
       }
-      const there = await this.#store.change(id, (schedule) => redefined(schedule, definition, hash, now))
+      const there = await this.#edit(id, redefinition(definition, hash, now), now)
       if (there !== undefined) return there.schedule
       // Its window is over; only one that is there already may say so again.
       if (invalid !== undefined) throw invalid
@@ -474,31 +506,40 @@ export class TaskScheduler<Data = never, Result = unknown> {
   }
 
   /** The definition with the changes. */
-  async #changed(definition: Definition, changes: ScheduleChanges): Promise<Definition> {
-    const { data, every, expression, ...options } = changes
-    const { task, submit, cron, zone, ...rules } = definition
-    const given = Object.fromEntries(Object.entries(options).filter(([key]) => key !== 'zone'))
-    const isCron = expression !== undefined || (every === undefined && cron !== undefined)
-    if (expression !== undefined && every !== undefined) {
-      throw optionError('changes.every', 'no expression beside it', every)
+  async #changed(definition: Definition, changes: Changes): Promise<Definition> {
+    const { data, every, expression, zone, ...options } = changes
+    const { task, submit, ...before } = definition
+    const timetable = timetableOf({ every, expression, zone }, 'changes.', before)
+    const rules = resolveRules(timetable, { ...before, ...submit, ...options })
+    const mustPrepare = TASK_KEYS.some((key) => options[key] !== undefined)
+    if (data !== undefined) {
+      const prepared = await this.#tier.prepare(this.#tier.definition(task.kind), data, rules.submit)
+      return { ...rules, task: prepared }
     }
-    if (!isCron && changes.zone !== undefined)
-      throw optionError('changes.zone', 'an expression beside it', changes.zone)
-    const timetable: Timetable = isCron
-      ? { cron: expression ?? (cron as string), zone: changes.zone ?? zone }
-      : { every: every ?? (rules.every as number) }
-    const { every: _, ...kept } = rules
-    const merged: Rules = resolveRules(timetable, { ...kept, ...submit, ...given })
-    const prepared = await this.#prepareAgain(task, data, merged)
-    return { ...merged, task: prepared }
+    // The data was validated when it came, and what the schema made of it is no input for it again.
+    const again = mustPrepare ? this.#tier.prepareOptions(task.kind, rules.submit) : {}
+    return { ...rules, task: { ...task, ...again } }
   }
 
-  async #prepareAgain(task: PreparedTask, data: unknown, rules: Rules): Promise<PreparedTask> {
-    const definition = this.#tier.definition(task.kind)
-    if (data !== undefined) return await this.#tier.prepare(definition, data, rules.submit)
-    // The data was validated when it came, and what the schema made of it is no input for it again.
-    const { priority, options } = this.#tier.prepareOptions(task.kind, rules.submit)
-    return { ...task, priority, options }
+  /** Changes a schedule by an edit that may leave out slots: they are looked up first, and again if others come meanwhile. */
+  async #edit(
+    id: string,
+    { leavesOut, apply }: Edit,
+    now: number,
+  ): Promise<{ schedule: Schedule } | undefined> {
+    let passed: readonly Entry[] = []
+    let looked: Schedule | undefined
+    for (;;) {
+      const change = await this.#store.change(id, (schedule) => {
+        if (!leavesOut(schedule)) return apply(schedule, [])
+        return looked !== undefined && waitAlike(schedule, looked) ? apply(schedule, passed) : undefined
+      })
+      if (change === undefined || change.isChanged || !leavesOut(change.schedule)) return change
+      looked = change.schedule
+      const slots = passedSlots(looked, now)
+      const tasks = await this.#store.tasks(slots.map((slot) => taskIdOf(id, slot)))
+      passed = entriesOf(looked, slots, (slot) => tasks.has(taskIdOf(id, slot)))
+    }
   }
 
   async #enqueue(tasks: readonly PlacedTask[]): Promise<void> {
@@ -524,8 +565,21 @@ export class TaskScheduler<Data = never, Result = unknown> {
     return found.schedule
   }
 
-  #info(schedule: Schedule): ScheduleInfo {
-    const { id, definition, next, paused, runs, lastTask } = schedule
+  /** Of its tasks. One schedule that cannot be read is told of, and never stops the others. */
+  #dataOf({ id, definition }: Schedule): unknown {
+    const { payload, codec } = definition.task
+    try {
+      return codec === this.#tier.codec.id ? this.#tier.codec.decode(payload) : undefined
+    } catch (error) {
+      this.#tier.trouble(error, `the schedule ${id}`)
+      return undefined
+    }
+  }
+
+  /** @param now the storage's */
+  #info(schedule: Schedule, now: number): ScheduleInfo {
+    const { id, definition, paused, runs, lastTask } = schedule
+    const [next] = upcoming(schedule, now, 1)
     const {
       task,
       submit,
@@ -547,7 +601,7 @@ export class TaskScheduler<Data = never, Result = unknown> {
       id,
       name: task.kind,
       state: next === undefined ? 'ended' : paused ? 'paused' : 'active',
-      data: this.#tier.codec.decode(task.payload),
+      data: this.#dataOf(schedule),
       every,
       expression: cron,
       zone,
@@ -563,7 +617,7 @@ export class TaskScheduler<Data = never, Result = unknown> {
       history,
       priority: task.priority,
       retry: submit.retry,
-      timeout: submit.timeout,
+      timeout: submit.timeout as number | undefined,
       tags: submit.tags ?? [],
       lastTask,
       createdAt: new Date(schedule.createdAt),
@@ -574,22 +628,21 @@ export class TaskScheduler<Data = never, Result = unknown> {
 /** Options of one task, but for when it runs. */
 export type TaskSubmitOptions = Omit<SubmitOptions, 'delay' | 'runAt'>
 
-const CHANGE_KEYS = [
-  ...[
-    'data',
-    'every',
-    'expression',
-    'zone',
-    'overlap',
-    'missed',
-    'tolerance',
-    'jitter',
-    'start',
-    'end',
-    'maxRuns',
-  ],
-  ...['history', 'priority', 'retry', 'timeout', 'tags'],
-]
+/** Any of {@link ScheduleChanges}, before they are checked. */
+type Changes = Omit<ScheduleOptions, 'id'> & TimetableNames & { data?: unknown }
+
+const CHANGE_KEYS: readonly (keyof Changes)[] = ['data', 'every', 'expression', 'zone', ...SCHEDULE_KEYS]
+
+/** The options of `submitDelayed` and `submitAt`, which say themselves when the task runs. */
+function optionsOfOne(options: unknown): TaskSubmitOptions {
+  if (options === undefined) return {}
+  checkObject(options, 'options')
+  const given: SubmitOptions = { ...(options as SubmitOptions) }
+  for (const key of ['delay', 'runAt'] as const) {
+    if (given[key] !== undefined) throw optionError(key, 'none in the options', given[key])
+  }
+  return given
+}
 
 function splitTask(args: readonly unknown[]): {
   task: TaskDefinition | undefined
@@ -601,74 +654,37 @@ function splitTask(args: readonly unknown[]): {
   return { task: first, data: rest[0], rest: rest.slice(1) }
 }
 
-function newSchedule(id: string, definition: Definition, hash: string, now: number): Schedule {
-  const anchor = definition.start ?? now
-  const next = firstSlot(definition, timingOf(definition, anchor), now)
-  return {
-    id,
-    definition,
-    hash,
-    createdAt: now,
-    anchor,
-    next,
-    paused: false,
-    runs: 0,
-    lastTask: undefined,
-    history: [],
-  }
-}
-
-/** The schedule with another definition; `undefined` when it has this one already. */
-function redefined(
-  schedule: Schedule,
-  definition: Definition,
-  hash: string,
-  now: number,
-): Schedule | undefined {
-  if (schedule.hash === hash) return undefined
-  const { maxRuns = Infinity } = definition
-  const isOver = schedule.runs >= maxRuns
-  if (hasSameSlots(schedule.definition, definition) && schedule.next !== undefined) {
-    // Also what is checked of a new one: the jitter.
-    firstSlot(definition, timingOf(definition, schedule.anchor), schedule.next - 1)
-    return { ...schedule, definition, hash, next: isOver ? undefined : schedule.next }
-  }
-  const anchor = definition.start ?? (hasSameSlots(schedule.definition, definition) ? schedule.anchor : now)
-  const next = firstSlot(definition, timingOf(definition, anchor), now)
-  return { ...schedule, definition, hash, anchor, next: isOver ? undefined : next }
-}
-
-/** The schedule after its pause, with the slots that passed in its history. */
-function resumed(schedule: Schedule, now: number): Schedule {
-  const { next, definition } = schedule
-  if (next === undefined) return { ...schedule, paused: false }
+/**
+ * The slots that will be fired next, when somebody looks now.
+ *
+ * @param count at most so many
+ */
+function upcoming(schedule: Schedule, now: number, count: number): number[] {
+  const { definition, next, paused, runs } = schedule
+  if (next === undefined) return []
   const slots = slotsOf(schedule)
-  const passed = slots.newest(next - 1, now, definition.history)
-  const entries = passed.map((slot): Entry => ({ slot, code: 'paused' }))
-  return {
-    ...schedule,
-    paused: false,
-    next: next > now ? next : slots.next(now),
-    history: remember(schedule, entries),
-  }
+  const left = Math.min(count, (definition.maxRuns ?? Infinity) - runs)
+  if (paused || next > now) return slots.preview(paused ? Math.max(now, next - 1) : next - 1, left)
+  // Of an overdue one the policy for missed slots decides, and it looks at the newest.
+  const many = typeof definition.missed === 'object' ? definition.missed.catchUp : 0
+  const [first] = slots.newest(next - 1, now, Math.max(FEW, many, count))
+  const { wanted, following } = planOf({ ...schedule, next: first ?? next }, now)
+  const rest = following === undefined ? [] : slots.preview(following - 1, left)
+  return [...wanted, ...rest].slice(0, left)
 }
 
-function previewOf(of: PreviewOf, now: number): Slots {
-  checkObject(of, 'preview(of)', 'the id of a schedule, { every } or { expression }')
-  checkKeys(of, ['every', 'expression', 'zone', 'start', 'end'], 'preview.')
-  const { every, expression, zone, start, end } = of as {
-    every?: Duration
-    expression?: string
-    zone?: string
-    start?: Date | number
-    end?: Date | number
-  }
-  const timetable: Timetable = every === undefined ? { cron: expression as string, zone } : { every }
-  const rules = resolveRules(timetable, { start, end })
-  return slotsOf({ definition: rules as Definition, anchor: rules.start ?? now })
+/** The rules of a timetable without a schedule. */
+function previewRules(of: PreviewOf): Rules {
+  const given = readOptions<PreviewOf, keyof PreviewOf>(
+    of,
+    ['every', 'expression', 'zone', 'start', 'end'],
+    'preview(of)',
+    'preview.',
+    'the id of a schedule, { every } or { expression }',
+  )
+  const { start, end } = given
+  return resolveRules(timetableOf(given, 'preview.'), { start, end })
 }
-
-const dates = (slots: readonly number[]): Date[] => slots.map((slot) => new Date(slot))
 
 function checkId(id: unknown): void {
   checkTaskId(id)

@@ -48,6 +48,11 @@ export class Zone {
     this.#format = format
   }
 
+  /** One for all spellings and aliases of it; which one depends on the version of Node. */
+  get name(): string {
+    return this.#format.resolvedOptions().timeZone
+  }
+
   /** The span that holds an instant. */
   spanAt(instant: number): Span {
     const index = Math.floor(instant / CHUNK)
