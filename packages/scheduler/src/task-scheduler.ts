@@ -162,8 +162,6 @@ const MOST_PREVIEWED = 1000
 const BACKFILL_BATCH = 500
 /** ms by which the clock of whoever says "until now" may be ahead of the storage's. */
 const SKEW = 60_000
-/** Slots that have come and of which the first to be fired is looked for: enough for most tolerances. */
-const FEW = 20
 
 export class TaskScheduler<Data = never, Result = unknown> {
   readonly #pool: TaskPool<Data, Result>
@@ -665,10 +663,7 @@ function upcoming(schedule: Schedule, now: number, count: number): number[] {
   const slots = slotsOf(schedule)
   const left = Math.min(count, (definition.maxRuns ?? Infinity) - runs)
   if (paused || next > now) return slots.preview(paused ? Math.max(now, next - 1) : next - 1, left)
-  // Of an overdue one the policy for missed slots decides, and it looks at the newest.
-  const many = typeof definition.missed === 'object' ? definition.missed.catchUp : 0
-  const [first] = slots.newest(next - 1, now, Math.max(FEW, many, count))
-  const { wanted, following } = planOf({ ...schedule, next: first ?? next }, now)
+  const { wanted, following } = planOf(schedule, now)
   const rest = following === undefined ? [] : slots.preview(following - 1, left)
   return [...wanted, ...rest].slice(0, left)
 }
