@@ -28,7 +28,7 @@ export default [
     name: '@neotask/scheduler, what it adds to core, croner included',
     path: 'packages/scheduler/dist/index.js',
     gzip: true,
-    limit: '23 kB',
+    limit: '24 kB',
     modifyEsbuildConfig: (config) => ({
       ...platform(config),
       external: ['@neotask/core', '@neotask/core/tier'],

@@ -5,6 +5,7 @@
 import { expect, it } from 'vitest'
 import { runsAfter } from './calendar.test-helper.js'
 import { parseCron } from './cron.js'
+import { randomOf, type Random } from './random.test-helper.js'
 
 const HOUR = 3_600_000
 
@@ -32,7 +33,7 @@ const HOURS_AWAY = [-50, -26, -3, -2, -1.25, -1, -0.5, -0.0001, 0, 0.25, 0.5, 0.
 
 it('random expressions come when the second calculator says', { timeout: 600_000 }, () => {
   const asked = process.env.NEOTASK_CRON_RUNS
-  const random = generator(asked === undefined ? 1 : process.pid)
+  const random = randomOf(asked === undefined ? 1 : process.pid)
   let compared = 0
   for (let run = 0; run < Number(asked ?? 250); run++) {
     const expression = expressionBy(random)
@@ -55,20 +56,6 @@ it('random expressions come when the second calculator says', { timeout: 600_000
   }
   expect(compared).toBeGreaterThan(200)
 })
-
-interface Random {
-  readonly below: (limit: number) => number
-  readonly pick: <T>(all: readonly T[]) => T
-}
-
-function generator(seed: number): Random {
-  let state = seed
-  const below = (limit: number): number => {
-    state = (state * 1_103_515_245 + 12_345) % 2_147_483_648
-    return Math.floor((state / 2_147_483_648) * limit)
-  }
-  return { below, pick: <T>(all: readonly T[]) => all[below(all.length)] as T }
-}
 
 function expressionBy(random: Random): string {
   const field = (min: number, max: number, stars: number, special: readonly string[] = []): string => {

@@ -42,7 +42,7 @@ const MOST_TOLERANCE = 30_000
  * Slots that are looked at one after the other. When more are due, nobody was there for long: a node that died has fired
  * what was due in its time, which is among these, or the newest; and those in between are told of by nobody.
  */
-const STEPS = 25
+export const OLDEST_LOOKED_AT = 25
 
 export interface Plan {
   readonly schedule: Schedule
@@ -92,7 +92,7 @@ function dueSlots(
   let slot: number | undefined = next
   for (; slot !== undefined && isDue(slot); slot = slots.next(slot)) {
     due.push(slot)
-    if (due.length < STEPS) continue
+    if (due.length < OLDEST_LOOKED_AT) continue
     const newest = newestDue(schedule, slots, slot, now)
     due.push(...newest)
     return { due, following: slots.next(newest.at(-1) ?? slot) }
@@ -111,7 +111,7 @@ function newestDue(schedule: Schedule, slots: Slots, after: number, now: number)
   }
   const few = Math.min(
     MOST_AT_ONCE,
-    Math.max(STEPS, history, typeof missed === 'string' ? 0 : missed.catchUp),
+    Math.max(OLDEST_LOOKED_AT, history, typeof missed === 'string' ? 0 : missed.catchUp),
   )
   const newest = find(few)
   const [oldest, second] = newest
@@ -154,12 +154,15 @@ export function decide(plan: Plan, found: Found): Decision {
   const { id, definition, runs } = schedule
   const entries: Entry[] = []
   const wasFired = (slot: number): boolean => found(taskIdOf(id, slot)) !== undefined
-  for (const slot of missed) entries.push({ slot, code: wasFired(slot) ? 'fired' : 'missed' })
+  let previous: Previous = schedule.lastTask === undefined ? NONE : stateOf(schedule.lastTask, found)
+  for (const slot of missed) {
+    entries.push({ slot, code: wasFired(slot) ? 'fired' : 'missed' })
+    if (wasFired(slot)) previous = stateOf(taskIdOf(id, slot), found)
+  }
   // Runs that are left; what follows the last of them is not there at all.
   let left = (definition.maxRuns ?? Infinity) - runs - entries.filter(({ code }) => code === 'fired').length
   const fire: Firing[] = []
   const cancel: string[] = []
-  let previous: Previous = schedule.lastTask === undefined ? NONE : stateOf(schedule.lastTask, found)
   for (const [index, slot] of plan.wanted.entries()) {
     if (left <= 0) break
     const taskId = taskIdOf(id, slot)

@@ -6,7 +6,7 @@
  * fired counts as a run. An {@link Edit} says whether that is needed, and what it makes of the answer.
  */
 import { firstSlot } from './schedule-options.js'
-import { MOST_AT_ONCE } from './policies.js'
+import { OLDEST_LOOKED_AT } from './policies.js'
 import {
   hasSameSlots,
   remember,
@@ -108,8 +108,8 @@ export function passedSlots(schedule: Schedule, now: number): number[] {
   if (next === undefined) return []
   const end = Math.min(now, definition.end ?? Infinity)
   const slots = new Slots(timingOf(definition, anchor), { start: definition.start, end })
-  const oldest = slots.preview(next - 1, MOST_AT_ONCE)
-  return [...oldest, ...slots.newest(oldest.at(-1) ?? now, now, MOST_AT_ONCE)]
+  const oldest = slots.preview(next - 1, OLDEST_LOOKED_AT)
+  return [...oldest, ...slots.newest(oldest.at(-1) ?? now, now, Math.max(1, definition.history))]
 }
 
 /** @param wasFired whether the slot has a task */

@@ -445,6 +445,22 @@ describe('a node that dies', () => {
     world.running.get(`s~${world.at(9000)}`)?.('done')
   })
 
+  it('after it enqueued, and whose slot is too late by now, has fired what is in the way of the next', async () => {
+    const first = world.node()
+    await first.pool.start()
+    await first.scheduler.submitInterval('x', '1s', { id: 's', overlap: 'skip', missed: 'skip' })
+    world.holds = true
+    dieAt(first, 'records.putAll', 'before', () => true)
+    await world.advance(1100)
+    const second = world.node()
+    await second.pool.start()
+    await world.advance(8 * SECOND)
+    const slots = await world.history(second, 's')
+    expect(slots[0]).toEqual([1000, 'running'])
+    expect(await world.tasks('s')).toEqual([1000])
+    world.running.get(`s~${world.at(1000)}`)?.('done')
+  })
+
   it('is only slow, and puts when another one has done its work: that counts once', async () => {
     const [first, second] = [world.node(), world.node()]
     await first.pool.start()

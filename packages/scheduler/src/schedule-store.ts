@@ -53,6 +53,7 @@ export class ScheduleStore {
   readonly #told = new Map<string, string>()
   /** The storage's time, and the monotonic time of this process when it was told. */
   #time: { readonly now: number; readonly at: number } | undefined
+  #asking: Promise<Claim> | undefined
 
   constructor(tier: Tier) {
     this.#tier = tier
@@ -62,7 +63,9 @@ export class ScheduleStore {
 
   /** The storage's time, ms since 1970: asked for, since a machine that slept would take an old answer for a new one. */
   async now(): Promise<number> {
-    return (await this.claim(0, 1)).now
+    // Many who ask at once share an answer.
+    this.#asking ??= this.claim(0, 1).finally(() => (this.#asking = undefined))
+    return (await this.#asking).now
   }
 
   /** ms from now to an instant of the storage's, good enough to sleep by; `undefined` while its time is not known at all. */

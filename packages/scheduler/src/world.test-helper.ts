@@ -116,7 +116,8 @@ export class World {
       const { tasks } = await this.inner.queue.list(REF, { state, limit: 500 })
       for (const task of tasks) {
         const [schedule, slot] = task.id.split('~')
-        if (schedule === id) slots.push(Number(slot) - this.start)
+        // Not those of a trigger, which have no slot.
+        if (schedule === id && Number.isFinite(Number(slot))) slots.push(Number(slot) - this.start)
       }
     }
     return slots.sort((a, b) => a - b)
