@@ -2751,11 +2751,10 @@ if want > 0 and s.token ~= ARGV[3] then
 status = 1
 claimed = general().entriesAfter(s, tonumber(ARGV[3]))
 want = 0
-guard()
-C('HDEL', Q .. 'idle', id)
+if C('HEXISTS', Q .. 'idle', id) == 1 then setIdle('0') end
 end
 if want == 0 then
-if ARGV[13] ~= '' and C('HEXISTS', Q .. 'idle', id) == 1 then
+if status == 0 and ARGV[13] ~= '' and C('HEXISTS', Q .. 'idle', id) == 1 then
 setIdle(ARGV[13])
 if ARGV[13] ~= '0' then return nil end
 end
