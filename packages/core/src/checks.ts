@@ -1,8 +1,11 @@
 /** Checks that every option shares: each refuses a bad value by the name of the option, and says what was expected. */
 import { optionError } from './errors.js'
+import type { PutOptions } from './storage.js'
 import { MAX_PRIORITY, Priority } from './task.js'
 
 const NAME = /^[A-Za-z0-9._:-]{1,64}$/
+/** ms since 1970 of the last instant that a `Date` can tell. */
+const LAST_INSTANT = 8.64e15
 
 /** Refuses what is no object; `expected` says what would be one. */
 export function checkObject(value: unknown, option: string, expected = 'an object'): void {
@@ -76,7 +79,7 @@ export function checkTags(value: unknown, option: string): void {
 
 export function checkInstant(value: unknown, option: string): number {
   const ms = value instanceof Date ? value.getTime() : value
-  if (typeof ms !== 'number' || !Number.isFinite(ms) || Math.abs(ms) > 8.64e15) {
+  if (typeof ms !== 'number' || !(Math.abs(ms) <= LAST_INSTANT)) {
     throw optionError(
       option,
       'a valid Date, or ms since 1970',
@@ -84,6 +87,21 @@ export function checkInstant(value: unknown, option: string): number {
     )
   }
   return Math.ceil(ms)
+}
+
+/**
+ * Refuses a put with a time that is no number, or none that every storage keeps as it is. A driver asks this of all puts of
+ * a call before it writes any.
+ *
+ * @param where what stands before the option in the message, such as `puts[2].options.`; empty for a put by itself
+ * @throws ValidationError `OPTION_INVALID` for a `dueIn`, `dueAt` or `expiresIn` that is not finite, or beyond ±8.64e15
+ */
+export function checkPut(options: PutOptions = {}, where = ''): void {
+  for (const name of ['dueIn', 'dueAt', 'expiresIn'] as const) {
+    const ms: unknown = options[name]
+    if (ms !== undefined && (typeof ms !== 'number' || !(Math.abs(ms) <= LAST_INSTANT)))
+      throw optionError(`${where}${name}`, 'a finite number of ms, at most 8.64e15', ms)
+  }
 }
 
 export function checkMethods(
