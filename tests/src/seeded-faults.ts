@@ -299,14 +299,32 @@ export const FAULTS: readonly Fault[] = [
   {
     name: 'a put with a version creates what is not there',
     file: 'memory-records.ts',
-    text: 'if (options.ifVersion !== undefined && options.ifVersion !== version)',
-    fault: 'if (options.ifVersion !== undefined && version !== 0 && options.ifVersion !== version)',
+    text: 'options.ifVersion !== (present ?? 0)',
+    fault: 'present !== undefined && options.ifVersion !== present',
   },
   {
     name: 'a claim of due records leaves their version',
     file: 'memory-records.ts',
     text: 'version: record.version + 1, dueAt: now + leaseMs',
     fault: 'version: record.version, dueAt: now + leaseMs',
+  },
+  {
+    name: 'a record that is made anew begins with the version 1',
+    file: 'memory-records.ts',
+    text: 'present === undefined ? records.firstVersion(key, now) : present + 1',
+    fault: '(present ?? 0) + 1',
+  },
+  {
+    name: 'a record that is made anew in the same ms has a version of an earlier one',
+    file: 'memory-records.ts',
+    text: 'this.#removed = Math.max(this.#removed, record.version)',
+    fault: 'void 0',
+  },
+  {
+    name: 'a claim of due records takes one more than its bytes hold',
+    file: 'memory-records.ts',
+    text: '(bytes < 0 && claimed.length > 0)',
+    fault: '(bytes < 0 && claimed.length > 1)',
   },
   {
     name: 'anybody may release a lock',

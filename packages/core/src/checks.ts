@@ -1,5 +1,6 @@
 /** Checks that every option shares: each refuses a bad value by the name of the option, and says what was expected. */
 import { optionError } from './errors.js'
+import type { PutOptions } from './storage.js'
 import { LATEST, MAX_PRIORITY, Priority } from './task.js'
 
 const NAME = /^[A-Za-z0-9._:-]{1,64}$/
@@ -92,6 +93,21 @@ function timeOf(date: Date): number {
     return date.getTime()
   } catch {
     return NaN
+  }
+}
+
+/**
+ * Refuses a put with a time that is no number, or none that every storage keeps as it is. A driver asks this of all puts of
+ * a call before it writes any.
+ *
+ * @param where what stands before the option in the message, such as `puts[2].options.`; empty for a put by itself
+ * @throws ValidationError `OPTION_INVALID` for a `dueIn`, `dueAt` or `expiresIn` that is not finite, or beyond ±8.64e15
+ */
+export function checkPut(options: PutOptions = {}, where = ''): void {
+  for (const name of ['dueIn', 'dueAt', 'expiresIn'] as const) {
+    const ms: unknown = options[name]
+    if (ms !== undefined && (typeof ms !== 'number' || !(Math.abs(ms) <= LATEST)))
+      throw optionError(`${where}${name}`, 'a finite number of ms, at most 8.64e15', ms)
   }
 }
 

@@ -12,7 +12,8 @@ import type { Claimed, Encoded } from './storage.js'
 
 /** Tasks that one claim puts aside or ends on its way. */
 const ASIDE_LIMIT = 1_000
-const CLAIM_BYTES = 1024 * 1024
+/** Bytes of a claim, unless it says how many. */
+export const CLAIM_BYTES: number = 1024 * 1024
 
 export interface ClaimLimits {
   readonly want: number

@@ -1,6 +1,9 @@
 /** Records and locks of the memory storage. */
-import { PriorityQueue } from './priority-queue.js'
+import { checkPut } from './checks.js'
+import { encodedSize } from './codec.js'
+import { CLAIM_BYTES } from './memory-claim.js'
 import { keepBytes } from './memory-task.js'
+import { PriorityQueue } from './priority-queue.js'
 import type {
   DueQuery,
   DueReply,
@@ -27,6 +30,8 @@ class Tenant {
   readonly byDue = new Map<string, PriorityQueue<StoredRecord>>()
   readonly byEnd = new PriorityQueue<StoredRecord>()
   #sorted: string[] | undefined
+  /** The highest version of a record that was removed. */
+  #removed = 0
 
   get(key: string, now: number): StoredRecord | undefined {
     const record = this.byKey.get(key)
@@ -41,8 +46,18 @@ class Tenant {
     this.#tidy(this.byEnd)
   }
 
+  /** The version of a record that is made, perhaps anew: beyond all that one of its key may have had. */
+  firstVersion(key: string, now: number): number {
+    const last = Math.max(this.#removed, this.byKey.get(key)?.version ?? 0)
+    return Math.max(last + 1, Math.floor(now * 1000))
+  }
+
   delete(key: string): void {
-    if (this.byKey.delete(key)) this.#sorted = undefined
+    const record = this.byKey.get(key)
+    if (record === undefined) return
+    this.#removed = Math.max(this.#removed, record.version)
+    this.byKey.delete(key)
+    this.#sorted = undefined
   }
 
   prune(now: number): void {
@@ -131,28 +146,31 @@ export class MemoryRecords implements RecordsFace {
     value: Encoded,
     options: PutOptions = {},
   ): Promise<number | 'conflict'> {
+    checkPut(options)
     return this.#put(tenant, key, value, options, this.#now())
   }
 
   async putAll(tenant: string, puts: readonly RecordPut[]): Promise<(number | 'conflict')[]> {
+    for (const [index, { options }] of puts.entries()) checkPut(options, `puts[${index}].options.`)
     const now = this.#now()
     return puts.map(({ key, value, options = {} }) => this.#put(tenant, key, value, options, now))
   }
 
   #put(tenant: string, key: string, value: Encoded, options: PutOptions, now: number): number | 'conflict' {
     const records = this.#tenant(tenant)
-    const version = records.get(key, now)?.version ?? 0
-    if (options.ifVersion !== undefined && options.ifVersion !== version) return 'conflict'
+    const present = records.get(key, now)?.version
+    if (options.ifVersion !== undefined && options.ifVersion !== (present ?? 0)) return 'conflict'
     records.prune(now)
+    const version = present === undefined ? records.firstVersion(key, now) : present + 1
     records.set({
       key,
       value: keepBytes(value),
-      version: version + 1,
+      version,
       labels: [...(options.labels ?? [])],
       dueAt: options.dueAt ?? (options.dueIn === undefined ? undefined : now + options.dueIn),
       expiresAt: options.expiresIn === undefined ? undefined : now + options.expiresIn,
     })
-    return version + 1
+    return version
   }
 
   async delete(tenant: string, key: string, options: { ifVersion?: number } = {}): Promise<boolean> {
@@ -186,12 +204,17 @@ export class MemoryRecords implements RecordsFace {
   async claimDue(tenant: string, query: DueQuery): Promise<DueReply> {
     const now = this.#now()
     const records = this.#tenant(tenant)
-    const { prefix = '', limit, leaseMs } = query
+    const { prefix = '', limit, leaseMs, maxBytes = CLAIM_BYTES } = query
     const { due, nextDueIn } = records.due(prefix, limit, now)
-    const claimed = due.slice(0, Math.max(0, limit)).map((record): StoredRecord => {
-      return { ...record, version: record.version + 1, dueAt: now + leaseMs }
-    })
-    for (const record of claimed) records.set(record)
+    const claimed: StoredRecord[] = []
+    let bytes = maxBytes
+    for (const record of due) {
+      bytes -= encodedSize(record.value)
+      if (claimed.length >= limit || (bytes < 0 && claimed.length > 0)) break
+      const leased = { ...record, version: record.version + 1, dueAt: now + leaseMs }
+      records.set(leased)
+      claimed.push(leased)
+    }
     if (due.length > claimed.length) return { records: claimed, now, nextDueIn: 0 }
     // Those that were taken are due again with the end of their lease.
     const isLease = claimed.length > 0 && (nextDueIn ?? Infinity) > leaseMs

@@ -570,7 +570,12 @@ export interface ReclaimReport {
 
 // -------------------------------------------------------------------------------------------------- records
 
-/** Small durable values with compare-and-set, labels, a due time and an end: schedules, runs, nodes, tenants. */
+/**
+ * Small durable values with compare-and-set, labels, a due time and an end: schedules, runs, nodes, tenants.
+ *
+ * Puts with a time that is not finite, or beyond ±8.64e15 ms, reject `OPTION_INVALID`, and nothing of the call is written:
+ * a driver asks {@link checkPut}.
+ */
 export interface RecordsFace {
   get(tenant: string, key: string): Promise<StoredRecord | undefined>
   /** @returns the new version, or `conflict` when `ifVersion` is not the present one */
@@ -588,7 +593,8 @@ export interface RecordsFace {
   /**
    * Takes records that are due, longest due first, and puts their due time `leaseMs` ahead in the same step, so
    * that nobody else takes them meanwhile. The version grows, so that only the claimer's compare-and-set holds. With a
-   * limit of 0 it takes nothing, and tells the time.
+   * limit of 0 it takes nothing, and tells the time. It ends before its values are more than `maxBytes`; what it leaves
+   * stays due.
    *
    * What a key begins with, up to its first `/`, is its group: a claim by a prefix that has a `/` costs by what its own
    * group has, however much is due in others.
@@ -601,6 +607,8 @@ export interface DueQuery {
   /** Records, at most 500. */
   readonly limit: number
   readonly leaseMs: number
+  /** Bytes of the values that are taken; the first record always fits. Default: 1 MiB. */
+  readonly maxBytes?: number | undefined
 }
 
 export interface DueReply {
@@ -624,7 +632,11 @@ export interface RecordPut {
 export interface StoredRecord {
   readonly key: string
   readonly value: Encoded
-  /** 1 at first; grows with every change. */
+  /**
+   * A whole number that grows by 1 with every change. The first one is `max(last + 1, time in µs)`, where `last` is the highest
+   * that a record of this key has had, one that was deleted or has expired included. So a record that is made anew never
+   * has a version of an earlier one, and whoever had read that meets a conflict.
+   */
   readonly version: number
   readonly labels: readonly string[]
   /** Absolute. */
@@ -639,7 +651,7 @@ export interface PutOptions {
   readonly ifVersion?: number | undefined
   /** ms from now. */
   readonly dueIn?: number | undefined
-  /** Absolute, for slots. */
+  /** Absolute, for slots. Has precedence over `dueIn`. */
   readonly dueAt?: number | undefined
   /** ms from now after which the record is gone. */
   readonly expiresIn?: number | undefined

@@ -113,8 +113,21 @@ if not record then return nil, nil end
 if record.e and record.e <= now then return nil, record end
 return record, record
 end
+local removed
+local function lastRemoved()
+removed = removed or tonumber(C('HGET', S .. 'meta', 'version') or 0)
+return removed
+end
+local function versionAfter(record, old)
+if record then return record.n + 1 end
+return math.max(lastRemoved() + 1, old and old.n + 1 or 1, math.floor(now * 1000))
+end
 local function recordDrop(k, key, record)
 C('HDEL', k.all, key)
+if record.n and record.n > lastRemoved() then
+removed = record.n
+C('HSET', S .. 'meta', 'version', int(removed))
+end
 C('ZREM', k.keys, key)
 C('ZREM', k.due .. groupOf(key), key)
 C('ZREM', k.ends, key)
@@ -195,8 +208,8 @@ end
 local function register(s)
 local k = recordKeys(given(s).tenant)
 local key = 'node:' .. s.id
-local _, old = recordRead(k, key)
-recordWrite(k, key, old, { v = 't' .. given(s).node, n = (old and old.n or 0) + 1, e = now + given(s).ttl })
+local record, old = recordRead(k, key)
+recordWrite(k, key, old, { v = 't' .. given(s).node, n = versionAfter(record, old), e = now + given(s).ttl })
 end
 local function beat(s)
 C('ZADD', S .. 'sess', now + 0.6 * given(s).ttl, s.id)
@@ -2426,15 +2439,15 @@ local versions = {}
 for i = 4, #ARGV, 3 do
 local one = ARGV[i]
 local record, old = recordRead(k, one)
-local version = record and record.n or 0
-if ARGV[i + 1] ~= '' and tonumber(ARGV[i + 1]) ~= version then
+if ARGV[i + 1] ~= '' and tonumber(ARGV[i + 1]) ~= (record and record.n or 0) then
 versions[#versions + 1] = 0
 else
 local m = cmsgpack.unpack(ARGV[i + 2])
+local version = versionAfter(record, old)
 recordWrite(k, one, old, {
-v = m.v, n = version + 1, l = m.l, d = m.d or (m.i and now + m.i) or nil, e = m.e and now + m.e or nil,
+v = m.v, n = version, l = m.l, d = m.d or (m.i and now + m.i) or nil, e = m.e and now + m.e or nil,
 })
-versions[#versions + 1] = version + 1
+versions[#versions + 1] = version
 end
 end
 recordPrune(k, 20)
@@ -2489,7 +2502,10 @@ if group == '' or string.sub(group, 1, #key) == key then found[#found + 1] = gro
 end
 return found
 end
-local function addDue(due, set, most)
+local function sizeOf(record)
+return #record.v - 1
+end
+local function addDue(due, set, most, bytes)
 local from, found = 0, 0
 while found < most do
 local page = C('ZRANGEBYSCORE', set, '-inf', now, 'LIMIT', from, 100)
@@ -2498,7 +2514,8 @@ local record = string.sub(one, 1, #key) == key and recordRead(k, one)
 if record then
 due[#due + 1] = { one, record }
 found = found + 1
-if found == most then return end
+bytes = bytes - sizeOf(record)
+if found == most or (bytes < 0 and found > 1) then return end
 end
 end
 if #page < 100 then return end
@@ -2516,18 +2533,21 @@ end
 return #page == 200 and page[200] - now or math.huge
 end
 function actions.due()
-local limit, lease, due = tonumber(ARGV[5]), tonumber(ARGV[6]), {}
+local limit, lease, bytes, due = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), {}
 local from = groups()
-for _, group in ipairs(from) do addDue(due, k.due .. group, limit + 1) end
+for _, group in ipairs(from) do addDue(due, k.due .. group, limit + 1, bytes) end
 if #from > 1 then
 table.sort(due, function(a, b)
 if a[2].d ~= b[2].d then return a[2].d < b[2].d end
 return a[1] < b[1]
 end)
 end
-local out, nextIn = { int(now), '' }, math.huge
+local out, nextIn, taken = { int(now), '' }, math.huge, 0
 for i = 1, math.min(limit, #due) do
 local one, record = due[i][1], due[i][2]
+bytes = bytes - sizeOf(record)
+if bytes < 0 and taken > 0 then break end
+taken = i
 record.n = record.n + 1
 record.d = now + lease
 guard()
@@ -2537,7 +2557,7 @@ C('ZADD', k.due .. groupOf(one), record.d, one)
 out[#out + 1] = one
 out[#out + 1] = packed
 end
-if #due > limit then
+if #due > taken then
 nextIn = 0
 else
 for _, group in ipairs(from) do nextIn = math.min(nextIn, nextDueIn(k.due .. group)) end
@@ -2766,11 +2786,10 @@ if want > 0 and s.token ~= ARGV[3] then
 status = 1
 claimed = general().entriesAfter(s, tonumber(ARGV[3]))
 want = 0
-guard()
-C('HDEL', Q .. 'idle', id)
+if C('HEXISTS', Q .. 'idle', id) == 1 then setIdle('0') end
 end
 if want == 0 then
-if ARGV[13] ~= '' and C('HEXISTS', Q .. 'idle', id) == 1 then
+if status == 0 and ARGV[13] ~= '' and C('HEXISTS', Q .. 'idle', id) == 1 then
 setIdle(ARGV[13])
 if ARGV[13] ~= '0' then return nil end
 end

@@ -1,13 +1,14 @@
 /** Records of a tenant: small values with compare-and-set, labels, a due time and an end. */
-import type {
-  DueQuery,
-  DueReply,
-  Encoded,
-  PutOptions,
-  RecordPut,
-  RecordQuery,
-  RecordsFace,
-  StoredRecord,
+import {
+  checkPut,
+  type DueQuery,
+  type DueReply,
+  type Encoded,
+  type PutOptions,
+  type RecordPut,
+  type RecordQuery,
+  type RecordsFace,
+  type StoredRecord,
 } from '@neotask/core'
 import type { Argument, Connection, Reply } from './connection.js'
 import { tagged, untagged } from './definition.js'
@@ -17,6 +18,10 @@ import { bytesOf, listOf, textOf } from './reply.js'
 import { numberIn } from './task-record.js'
 
 const MAX_PAGE = 500
+/** Bytes of the values of a claim, unless it says how many. */
+const CLAIM_BYTES = 1024 * 1024
+/** As good as no bound, and a number for Lua. */
+const ENDLESS = 1e15
 
 export class RedisRecords implements RecordsFace {
   readonly #connection: Connection
@@ -35,12 +40,17 @@ export class RedisRecords implements RecordsFace {
     value: Encoded,
     options: PutOptions = {},
   ): Promise<number | 'conflict'> {
-    const [version] = await this.putAll(tenant, [{ key, value, options }])
+    checkPut(options)
+    const [version] = await this.#put(tenant, [{ key, value, options }])
     return version as number | 'conflict'
   }
 
   async putAll(tenant: string, puts: readonly RecordPut[]): Promise<(number | 'conflict')[]> {
-    if (puts.length === 0) return []
+    for (const [index, { options }] of puts.entries()) checkPut(options, `puts[${index}].options.`)
+    return puts.length === 0 ? [] : await this.#put(tenant, puts)
+  }
+
+  async #put(tenant: string, puts: readonly RecordPut[]): Promise<(number | 'conflict')[]> {
     const args: Argument[] = ['put']
     for (const { key, value, options = {} } of puts) {
       const { ifVersion, dueIn, dueAt, expiresIn, labels } = options
@@ -77,8 +87,9 @@ export class RedisRecords implements RecordsFace {
   }
 
   async claimDue(tenant: string, query: DueQuery): Promise<DueReply> {
-    const { prefix = '', limit, leaseMs } = query
-    const reply = listOf(await this.#run(tenant, ['due', prefix, limit, leaseMs]))
+    const { prefix = '', limit, leaseMs, maxBytes = CLAIM_BYTES } = query
+    const args = ['due', prefix, limit, leaseMs, Math.min(maxBytes, ENDLESS)]
+    const reply = listOf(await this.#run(tenant, args))
     const next = textOf(reply[1])
     return {
       records: parseRecords(reply.slice(2)),

@@ -10,7 +10,11 @@ const GET = `SELECT ${COLUMNS} FROM neotask_records WHERE tenant = ? AND key = ?
 const PUT = `INSERT INTO neotask_records (tenant, key, value, version, labels, due, expires) VALUES (?, ?, ?, ?, ?, ?, ?)
   ON CONFLICT (tenant, key) DO UPDATE SET value = excluded.value, version = excluded.version, labels = excluded.labels,
   due = excluded.due, expires = excluded.expires`
-const DELETE = 'DELETE FROM neotask_records WHERE tenant = ? AND key = ?'
+const DELETE = 'DELETE FROM neotask_records WHERE tenant = ? AND key = ? RETURNING version'
+// The highest version of a record that was removed.
+const REMOVED = `INSERT INTO neotask_meta VALUES ('version', ?) ON CONFLICT (key) DO UPDATE SET value = max(value, excluded.value)`
+const LAST = `SELECT max(coalesce((SELECT value FROM neotask_meta WHERE key = 'version'), 0),
+  coalesce((SELECT version FROM neotask_records WHERE tenant = ? AND key = ?), 0))`
 const UNLABEL = 'DELETE FROM neotask_labels WHERE tenant = ? AND label = ? AND key = ?'
 const LABEL = 'INSERT OR IGNORE INTO neotask_labels VALUES (?, ?, ?)'
 const LABELS = 'SELECT labels FROM neotask_records WHERE tenant = ? AND key = ?'
@@ -52,8 +56,9 @@ export function putRecord(
   now: number,
 ): number | 'conflict' {
   const { ifVersion, dueIn, expiresIn, labels = [] } = options
-  const version = getRecord(db, tenant, key, now)?.version ?? 0
-  if (ifVersion !== undefined && ifVersion !== version) return 'conflict'
+  const present = getRecord(db, tenant, key, now)?.version
+  if (ifVersion !== undefined && ifVersion !== (present ?? 0)) return 'conflict'
+  const version = present === undefined ? firstVersion(db, tenant, key, now) : present + 1
   const due = options.dueAt ?? (dueIn === undefined ? null : now + dueIn)
   const expires = expiresIn === undefined ? null : now + expiresIn
   dropLabels(db, tenant, key)
@@ -63,19 +68,33 @@ export function putRecord(
     tenant,
     key,
     value,
-    version + 1,
+    version,
     text,
     due === null ? null : Math.ceil(due),
     expires === null ? null : Math.ceil(expires),
   )
   for (const label of labels) db.run(LABEL, tenant, label, key)
-  return version + 1
+  return version
+}
+
+/** The version of a record that is made, perhaps anew: beyond all that one of its key may have had. */
+function firstVersion(db: Database, tenant: string, key: string, now: number): number {
+  const [last = 0] = db.get<[number]>(LAST, tenant, key) ?? []
+  return Math.max(last + 1, Math.floor(now * 1000))
 }
 
 /** @returns whether there was one, expired or not */
 export function deleteRecord(db: Database, tenant: string, key: string): boolean {
   dropLabels(db, tenant, key)
-  return db.run(DELETE, tenant, key) > 0
+  const [version] = db.get<[number]>(DELETE, tenant, key) ?? []
+  if (version === undefined) return false
+  keepRemoved(db, version)
+  return true
+}
+
+/** A record of this version is removed, and none of its key is to have it again. */
+export function keepRemoved(db: Database, version: number): void {
+  db.run(REMOVED, version)
 }
 
 function dropLabels(db: Database, tenant: string, key: string): void {

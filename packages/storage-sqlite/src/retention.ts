@@ -7,6 +7,7 @@
 import { isGeneratedId, type Retention } from '@neotask/core'
 import { FINAL_INDEX, FLAG, ROW, rowFrom, stateIndex, SUCCESS, type Row, type RowTuple } from './layout.js'
 import type { Effects } from './effects.js'
+import { keepRemoved } from './record-store.js'
 import type { Step } from './step.js'
 
 const SECOND = 1000
@@ -209,11 +210,12 @@ export function pruneRest(step: Step, limit: number): number {
 
 function pruneRecords(step: Step, limit: number): number {
   const { db, now } = step
-  const gone = db.all<[number, string, string]>(
-    'SELECT r, tenant, key FROM neotask_records WHERE expires <= ? LIMIT ?',
+  const gone = db.all<[number, string, string, number]>(
+    'SELECT r, tenant, key, version FROM neotask_records WHERE expires <= ? LIMIT ?',
     now,
     limit,
   )
+  if (gone.length > 0) keepRemoved(db, Math.max(...gone.map(([, , , version]) => version)))
   for (const [r, tenant, key] of gone) {
     db.run('DELETE FROM neotask_records WHERE r = ?', r)
     db.run('DELETE FROM neotask_labels WHERE tenant = ? AND key = ?', tenant, key)

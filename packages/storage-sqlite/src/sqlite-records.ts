@@ -1,13 +1,14 @@
 /** The records face. */
-import type {
-  DueQuery,
-  DueReply,
-  Encoded,
-  PutOptions,
-  RecordPut,
-  RecordQuery,
-  RecordsFace,
-  StoredRecord,
+import {
+  checkPut,
+  type DueQuery,
+  type DueReply,
+  type Encoded,
+  type PutOptions,
+  type RecordPut,
+  type RecordQuery,
+  type RecordsFace,
+  type StoredRecord,
 } from '@neotask/core'
 import type { Connection } from './connection.js'
 import {
@@ -22,6 +23,8 @@ import {
 const MAX_PAGE = 500
 /** Other records of a group among which the next of a prefix is looked for. */
 const MAX_LOOK = 100
+/** Bytes of the values of a claim, unless it says how many. */
+const CLAIM_BYTES = 1024 * 1024
 
 const BY_KEY = `SELECT ${RECORD_COLUMNS} FROM neotask_records WHERE tenant = ? AND key > ? AND key >= ?
   AND (expires IS NULL OR expires > ?) ORDER BY key LIMIT ?`
@@ -32,9 +35,10 @@ const BY_LABEL = `SELECT ${RECORD_COLUMNS.split(', ')
   AND l.key >= ? AND (r.expires IS NULL OR r.expires > ?) ORDER BY l.key LIMIT ?`
 // As the index on what is due has it.
 const GROUP = `substr(key, 1, instr(key, '/'))`
-// substr and length count characters, so that no character of the prefix means anything else.
+// substr and length count characters, so that no character of the prefix means anything else. Values are large, and read only
+// of what is taken.
 const due = (group: string): string =>
-  `SELECT ${RECORD_COLUMNS} FROM neotask_records WHERE tenant = ? ${group} AND due <= ?
+  `SELECT r, octet_length(value) FROM neotask_records WHERE tenant = ? ${group} AND due <= ?
   AND (expires IS NULL OR expires > ?) AND substr(key, 1, length(?)) = ? ORDER BY due, key LIMIT ?`
 // Of what is due later the first with the prefix, and the last of all that were looked at.
 const next = (group: string): string =>
@@ -44,7 +48,7 @@ const next = (group: string): string =>
 const IN_GROUP = `AND ${GROUP} = ?`
 const DUE = { inGroup: due(IN_GROUP), anywhere: due('') }
 const NEXT = { inGroup: next(IN_GROUP), anywhere: next('') }
-const LEASE = 'UPDATE neotask_records SET due = ?, version = version + 1 WHERE tenant = ? AND key = ?'
+const LEASE = `UPDATE neotask_records SET due = ?, version = version + 1 WHERE r = ? RETURNING ${RECORD_COLUMNS}`
 
 export class SqliteRecords implements RecordsFace {
   readonly #connection: Connection
@@ -60,16 +64,23 @@ export class SqliteRecords implements RecordsFace {
     )
   }
 
-  put(tenant: string, key: string, value: Encoded, options: PutOptions = {}): Promise<number | 'conflict'> {
+  async put(
+    tenant: string,
+    key: string,
+    value: Encoded,
+    options: PutOptions = {},
+  ): Promise<number | 'conflict'> {
+    checkPut(options)
     const { database } = this.#connection
-    return database.patiently(() =>
+    return await database.patiently(() =>
       database.write(() => putRecord(database, tenant, key, value, options, database.clock.now())),
     )
   }
 
-  putAll(tenant: string, puts: readonly RecordPut[]): Promise<(number | 'conflict')[]> {
+  async putAll(tenant: string, puts: readonly RecordPut[]): Promise<(number | 'conflict')[]> {
+    for (const [index, { options }] of puts.entries()) checkPut(options, `puts[${index}].options.`)
     const { database } = this.#connection
-    return database.patiently(() =>
+    return await database.patiently(() =>
       database.write(() => {
         const now = database.clock.now()
         return puts.map(({ key, value, options = {} }) =>
@@ -111,13 +122,12 @@ export class SqliteRecords implements RecordsFace {
 
   claimDue(tenant: string, query: DueQuery): Promise<DueReply> {
     const { database } = this.#connection
-    const { prefix = '', limit, leaseMs } = query
+    const { prefix = '', limit, leaseMs, maxBytes = CLAIM_BYTES } = query
     const group = prefix.slice(0, prefix.indexOf('/') + 1)
     const which = group === '' ? 'anywhere' : 'inGroup'
     const place = group === '' ? [tenant] : [tenant, group]
-    // One more, to know whether there is more.
-    const look = (now: number): StoredTuple[] =>
-      database.all<StoredTuple>(DUE[which], ...place, now, now, prefix, prefix, limit + 1)
+    const look = (now: number, most: number) =>
+      database.all<[r: number, bytes: number]>(DUE[which], ...place, now, now, prefix, prefix, most)
     const nextDueIn = (now: number): number | undefined => {
       const found = database.get<[own: number | null, last: number | null, count: number]>(
         NEXT[which],
@@ -135,20 +145,23 @@ export class SqliteRecords implements RecordsFace {
       // Most looks find nothing, and need not write.
       const idle = database.read((): DueReply | undefined => {
         const now = database.clock.now()
-        const due = look(now).length
-        if (due === 0) return { records: [], now, nextDueIn: nextDueIn(now) }
+        if (look(now, 1).length === 0) return { records: [], now, nextDueIn: nextDueIn(now) }
         return limit === 0 ? { records: [], now, nextDueIn: 0 } : undefined
       })
       if (idle !== undefined) return idle
       return database.write((): DueReply => {
         const now = database.clock.now()
         const dueAt = Math.ceil(now + leaseMs)
-        const due = look(now)
-        const records = due.slice(0, limit).map((tuple) => {
-          database.run(LEASE, dueAt, tenant, tuple[0])
-          return { ...storedFrom(tuple), version: tuple[2] + 1, dueAt }
-        })
-        return { records, now, nextDueIn: due.length > limit ? 0 : nextDueIn(now) }
+        // One more, to know whether there is more.
+        const due = look(now, limit + 1)
+        const records: StoredRecord[] = []
+        let left = maxBytes
+        for (const [r, bytes] of due) {
+          left -= bytes
+          if (records.length >= limit || (left < 0 && records.length > 0)) break
+          records.push(storedFrom(database.get<StoredTuple>(LEASE, dueAt, r) as StoredTuple))
+        }
+        return { records, now, nextDueIn: due.length > records.length ? 0 : nextDueIn(now) }
       })
     })
   }

@@ -175,25 +175,26 @@ export function commandArbitrary(fc: FastCheck): Arbitrary<Command> {
       arbitrary: fc.record({ do: fc.constant('look' as const), via, q, limit: fc.constantFrom(2, 100) }),
     },
     {
-      weight: 4,
+      weight: 6,
       arbitrary: fc.record({
         do: fc.constant('record' as const),
         via,
         key: pick,
-        what: fc.constantFrom('put', 'put', 'delete', 'get'),
+        what: fc.constantFrom('put', 'put', 'anew', 'delete', 'get'),
         version: fc.constantFrom('any', 'present', 'other', 'none'),
-        dueIn: maybe(time, 50),
+        dueIn: maybe(fc.oneof(fc.constant(0), time), 60),
         expiresIn: maybe(time, 30),
       }),
     },
     {
-      weight: 2,
+      weight: 4,
       arbitrary: fc.record({
         do: fc.constant('claimRecords' as const),
         via,
         prefix: pick,
         limit: fc.integer({ min: 1, max: 3 }),
         leaseMs: time,
+        maxBytes: maybe(fc.integer({ min: 1, max: 30 }), 40),
       }),
     },
     {

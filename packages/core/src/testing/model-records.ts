@@ -1,6 +1,8 @@
 /** The model of records and locks. */
 import assert from 'node:assert/strict'
-import type { DueReply, PutOptions, StoredRecord } from '../storage.js'
+import type { DueQuery, DueReply, PutOptions, StoredRecord } from '../storage.js'
+
+const CLAIM_BYTES = 1024 * 1024
 
 interface Kept {
   readonly value: string
@@ -12,6 +14,8 @@ interface Kept {
 
 export class ModelRecords {
   readonly #kept = new Map<string, Kept>()
+  /** The highest version that a record of the key has had. */
+  readonly #versions = new Map<string, number>()
   readonly #locks = new Map<string, { owner: string; until: number }>()
   readonly #fences = new Map<string, number>()
 
@@ -25,13 +29,17 @@ export class ModelRecords {
   }
 
   put(key: string, value: string, options: PutOptions, now: number, answer: number | 'conflict'): void {
-    const version = this.get(key, now)?.version ?? 0
-    const isConflict = options.ifVersion !== undefined && options.ifVersion !== version
-    assert.equal(answer, isConflict ? 'conflict' : version + 1, `put of ${key}`)
-    if (isConflict) return
+    const present = this.get(key, now)?.version
+    const isConflict = options.ifVersion !== undefined && options.ifVersion !== (present ?? 0)
+    assert.equal(answer === 'conflict', isConflict, `put of ${key}`)
+    if (answer === 'conflict') return
+    const last = this.#versions.get(key) ?? 0
+    const isNext = present === undefined ? answer > last && answer >= now * 1000 : answer === present + 1
+    assert.ok(isNext, `the version ${answer} of ${key}, after ${last}`)
+    this.#versions.set(key, answer)
     this.#kept.set(key, {
       value,
-      version: version + 1,
+      version: answer,
       labels: options.labels ?? [],
       dueAt: options.dueIn === undefined ? undefined : now + options.dueIn,
       expiresAt: options.expiresIn === undefined ? undefined : now + options.expiresIn,
@@ -47,22 +55,27 @@ export class ModelRecords {
 
   /** Longest due first; of those due at the same time, any. */
   claimDue(
-    prefix: string,
-    limit: number,
-    leaseMs: number,
+    { prefix = '', limit, leaseMs, maxBytes = CLAIM_BYTES }: DueQuery,
     now: number,
     { records: answer, now: told, nextDueIn }: DueReply,
   ): void {
     assert.equal(told, now, 'the time')
     const dueAt = (key: string): number => this.get(key, now)?.dueAt ?? Infinity
     const due = this.keys(now).filter((key) => key.startsWith(prefix) && dueAt(key) <= now)
-    assert.equal(answer.length, Math.min(limit, due.length), 'how many due records are claimed')
     const times = answer.map(({ key }) => (due.includes(key) ? dueAt(key) : Infinity))
     const expected = due.map(dueAt).sort((a, b) => a - b)
-    assert.deepEqual(times, expected.slice(0, limit), 'which due records are claimed')
-    for (const { key } of answer) {
+    assert.deepEqual(times, expected.slice(0, answer.length), 'which due records are claimed')
+    const sizeOf = (key: string): number => this.get(key, now)?.value.length ?? 0
+    const room = answer.reduce((left, { key }) => left - sizeOf(key), maxBytes)
+    assert.ok(answer.length <= limit && (room >= 0 || answer.length <= 1), 'too many due records are claimed')
+    const claimed = new Set(answer.map(({ key }) => key))
+    const first = due.filter((key) => !claimed.has(key) && dueAt(key) === expected[answer.length])
+    const mayStop = answer.length === limit || (claimed.size > 0 && first.some((key) => sizeOf(key) > room))
+    assert.ok(first.length === 0 || mayStop, `${first[0]} is due, and not claimed`)
+    for (const key of claimed) {
       const kept = this.get(key, now) as Kept
       this.#kept.set(key, { ...kept, version: kept.version + 1, dueAt: now + leaseMs })
+      this.#versions.set(key, kept.version + 1)
     }
     this.check(answer, now)
     const next = Math.min(

@@ -115,12 +115,20 @@ export type Command =
       do: 'record'
       via: Choice
       key: Choice
-      what: 'put' | 'delete' | 'get'
+      /** `anew`: deleted, and put in the same ms. */
+      what: 'put' | 'anew' | 'delete' | 'get'
       version: 'any' | 'present' | 'other' | 'none'
       dueIn?: number | undefined
       expiresIn?: number | undefined
     }
-  | { do: 'claimRecords'; via: Choice; prefix: Choice; limit: number; leaseMs: number }
+  | {
+      do: 'claimRecords'
+      via: Choice
+      prefix: Choice
+      limit: number
+      leaseMs: number
+      maxBytes?: number | undefined
+    }
   | {
       do: 'lock'
       via: Choice

@@ -185,10 +185,10 @@ class RandomRun {
         await this.#record(command)
         break
       case 'claimRecords': {
-        const { limit, leaseMs, via } = command
-        const prefix = at(PREFIXES, command.prefix) ?? ''
-        const answer = await world.storage(via).records.claimDue(TENANT, { prefix, limit, leaseMs })
-        world.records.claimDue(prefix, limit, leaseMs, world.now, answer)
+        const { limit, leaseMs, maxBytes, via } = command
+        const query = { prefix: at(PREFIXES, command.prefix) ?? '', limit, leaseMs, maxBytes }
+        const answer = await world.storage(via).records.claimDue(TENANT, query)
+        world.records.claimDue(query, world.now, answer)
         break
       }
       case 'lock':
@@ -421,6 +421,7 @@ class RandomRun {
     const { records: model, now } = this.#world
     const { records } = this.#world.storage(via)
     const key = at(RECORDS, pick) ?? ''
+    if (what === 'anew') model.delete(key, undefined, now, await records.delete(TENANT, key))
     const present = model.get(key, now)?.version ?? 0
     const ifVersion = { any: undefined, present, other: present + 1, none: 0 }[version]
     if (what === 'get') {

@@ -244,6 +244,17 @@ export function noticeRules(rule: Rule): void {
     },
   )
 
+  rule('N17', 'a session stays idle when an old request of it comes again', async (bench) => {
+    await bench.add('task')
+    const hand = await bench.hand()
+    const reply = await hand.work({ want: 2 })
+    assert.equal((await hand.work({ want: 2 })).status, 'again')
+    hand.learn(reply)
+    const heard = await bench.hearWake(hand)
+    await bench.add('next')
+    await bench.until(() => heard.length > 0, 'the session sleeps on')
+  })
+
   rule('N7', 'as many tasks as there are idle sessions wake all of them', async (bench) => {
     const nodes = [await idle(bench), await idle(bench), await idle(bench)]
     const heard = await Promise.all(nodes.map((node) => bench.hearWake(node)))

@@ -1,8 +1,9 @@
 /** K: records, small durable values with compare-and-set. L: locks, with fencing numbers. */
 import assert from 'node:assert/strict'
+import { show } from '../errors.js'
 import type { Encoded, StoredRecord } from '../storage.js'
 import type { Bench, Rule } from './harness.js'
-import { HOUR, ids, MINUTE, SECOND } from './sketch.js'
+import { HOUR, ids, KEEP, MINUTE, SECOND } from './sketch.js'
 import { PAYLOADS } from './suite-enqueue.js'
 
 const TENANT = 'acme'
@@ -40,12 +41,13 @@ async function claim(
 }
 
 export function recordRules(rule: Rule): void {
-  rule('K1', 'a record is what was put last, with a version that starts at 1 and grows', async (bench) => {
+  rule('K1', 'a record is what was put last, with a version that grows by 1', async (bench) => {
     const { records } = bench.storage
     assert.equal(await records.get(TENANT, 'key'), undefined)
-    assert.equal(await records.put(TENANT, 'key', 'one'), 1)
+    const first = await records.put(TENANT, 'key', 'one')
+    assert.ok(Number.isSafeInteger(first))
     const second = await records.put(TENANT, 'key', 'two', { labels: ['a', 'b'] })
-    assert.ok(typeof second === 'number' && second > 1)
+    assert.equal(second, Number(first) + 1)
     const record = await records.get(TENANT, 'key')
     assert.deepEqual([record?.key, record?.value, record?.version], ['key', 'two', second])
     assert.deepEqual([...(record?.labels ?? [])].sort(), ['a', 'b'])
@@ -59,11 +61,11 @@ export function recordRules(rule: Rule): void {
       const { records } = bench.storage
       assert.equal(await records.put(TENANT, 'key', 'no', { ifVersion: 1 }), 'conflict')
       const version = await records.put(TENANT, 'key', 'one', { ifVersion: 0 })
-      assert.equal(version, 1)
-      assert.equal(await records.put(TENANT, 'key', 'two', { ifVersion: 0 }), 'conflict')
-      assert.equal(await records.put(TENANT, 'key', 'two', { ifVersion: 2 }), 'conflict')
+      assert.ok(typeof version === 'number')
+      for (const ifVersion of [0, version - 1, version + 1])
+        assert.equal(await records.put(TENANT, 'key', 'two', { ifVersion }), 'conflict')
       assert.equal((await records.get(TENANT, 'key'))?.value, 'one')
-      assert.ok(typeof (await records.put(TENANT, 'key', 'two', { ifVersion: 1 })) === 'number')
+      assert.equal(await records.put(TENANT, 'key', 'two', { ifVersion: version }), version + 1)
       assert.equal((await records.get(TENANT, 'key'))?.value, 'two')
     },
   )
@@ -295,18 +297,17 @@ export function recordRules(rule: Rule): void {
     const { records } = bench.storage
     assert.deepEqual(await records.putAll(TENANT, []), [])
     const puts = ids('k', 500).map((key) => ({ key, value: key, options: { ifVersion: 0, labels: ['a'] } }))
-    assert.deepEqual(
-      await records.putAll(TENANT, puts),
-      puts.map(() => 1),
-    )
+    const versions = await records.putAll(TENANT, puts)
+    assert.ok(versions.length === 500 && versions.every((version) => typeof version === 'number'))
+    const version = Number(versions[2])
     const next = await records.putAll(TENANT, [
       { key: 'k0001', value: 'late', options: { ifVersion: 0 } },
-      { key: 'k0002', value: 'next', options: { ifVersion: 1, dueIn: 0 } },
+      { key: 'k0002', value: 'next', options: { ifVersion: version, dueIn: 0 } },
       { key: 'new', value: 'first' },
-      { key: 'new', value: 'second', options: { ifVersion: 1 } },
+      { key: 'new', value: 'second' },
+      { key: 'new', value: 'third', options: { ifVersion: 0 } },
     ])
-    assert.ok(typeof next[1] === 'number' && next[1] > 1 && typeof next[3] === 'number')
-    assert.deepEqual([next[0], next[2]], ['conflict', 1])
+    assert.deepEqual(next, ['conflict', version + 1, next[2], Number(next[2]) + 1, 'conflict'])
     const values = await Promise.all(['k0001', 'k0002', 'new'].map((key) => records.get(TENANT, key)))
     assert.deepEqual(
       values.map((record) => record?.value),
@@ -345,6 +346,141 @@ export function recordRules(rule: Rule): void {
     )
     for (const key of late) assert.deepEqual(await claim(records, { limit: 1, leaseMs: MINUTE }), [key])
   })
+
+  rule('K20', 'a record that is made anew never has a version of an earlier one', async (bench) => {
+    const { records } = bench.storage
+    const peer = await bench.peer()
+    const start = await bench.time()
+    // Upkeep is that of a queue.
+    await bench.add('task')
+    let last = 0
+    const make = async (from: Bench['storage']['records'], expiresIn?: number): Promise<void> => {
+      const first = await from.put(TENANT, 'key', '', { ifVersion: 0, expiresIn })
+      assert.ok(Number.isSafeInteger(first) && Number(first) > last, `${first} after ${last}`)
+      const puts = ids('v', 100).map((value) => ({ key: 'key', value, options: { expiresIn } }))
+      last = Number((await records.putAll(TENANT, puts)).at(-1))
+      assert.equal(last, Number(first) + 100)
+    }
+    // In the same ms.
+    await make(records)
+    assert.ok(last >= start * 1000)
+    for (const each of [records, peer.records, records]) {
+      assert.equal(await each.delete(TENANT, 'key', { ifVersion: last }), true)
+      await make(peer.records)
+    }
+    // Whoever read an earlier one meets a conflict.
+    const early = last
+    await records.delete(TENANT, 'key')
+    await records.put(TENANT, 'key', 'new')
+    for (let turn = 0; turn < 3; turn++) {
+      assert.equal(await records.put(TENANT, 'key', 'late', { ifVersion: early }), 'conflict')
+      assert.equal(await records.delete(TENANT, 'key', { ifVersion: early }), false)
+      last = Number(await records.put(TENANT, 'key', 'new', { expiresIn: 100 }))
+    }
+    // One whose end has passed, whether it was removed meanwhile or not.
+    await records.putAll(
+      TENANT,
+      ids('k', 60).map((key) => ({ key, value: '', options: { expiresIn: 100 } })),
+    )
+    await bench.advance(200)
+    const over = ids('v', 2).map((value) => ({ key: 'over', value, options: { expiresIn: 0, ifVersion: 0 } }))
+    const versions = (await records.putAll(TENANT, over)).map(Number)
+    assert.ok(Number(versions[1]) > Number(versions[0]))
+    await bench.storage.upkeep.prune(bench.ref, KEEP, 100)
+    assert.ok(Number(await records.put(TENANT, 'over', '')) > Number(versions[1]))
+    await bench.advance(200)
+    await make(records, 100)
+    await bench.advance(200)
+    await records.list(TENANT, { limit: 1 })
+    await records.put(TENANT, 'other', '')
+    await bench.storage.upkeep.prune(bench.ref, KEEP, 100)
+    await make(records)
+  })
+
+  rule(
+    'K21',
+    'a put with a time that is no finite number is refused, and with it all puts of the call',
+    async (bench) => {
+      const { records } = bench.storage
+      const bad = [NaN, Infinity, -Infinity, 1e16, '5' as never, null as never]
+      for (const name of ['dueIn', 'dueAt', 'expiresIn'] as const) {
+        for (const ms of bad) {
+          const options = { [name]: ms }
+          const refusal = (where: string) => ({
+            code: 'OPTION_INVALID',
+            message: `${where}${name}: expected a finite number of ms, at most 8.64e15, got ${show(ms)}`,
+          })
+          await assert.rejects(records.put(TENANT, 'bad', '', options), refusal(''))
+          const puts = [
+            { key: 'good', value: '' },
+            { key: 'bad', value: '', options },
+          ]
+          await assert.rejects(records.putAll(TENANT, puts), refusal('puts[1].options.'))
+        }
+      }
+      assert.deepEqual(await keysOf(bench, {}), [])
+      const far = 8.64e15
+      await records.put(TENANT, 'key', '', { dueAt: far, expiresIn: far })
+      assert.equal((await records.get(TENANT, 'key'))?.dueAt, far)
+      await records.put(TENANT, 'key', '', { dueAt: -far })
+      assert.deepEqual(await claim(records, { limit: 1, leaseMs: SECOND }), ['key'])
+    },
+  )
+
+  rule(
+    'K22',
+    'a claim of due records ends before their values take more than its bytes, but never without a first one',
+    async (bench) => {
+      const { records } = bench.storage
+      const now = await bench.time()
+      const values: [key: string, value: Encoded][] = [
+        ['a/1', 'x'.repeat(5000)],
+        ['b/1', 'ü'.repeat(500)],
+        ['a/2', new Uint8Array(1000)],
+        ['b/2', ''],
+        ['a/3', 'x'.repeat(400)],
+        ['a/4', ''],
+        ['a/5', 'xx'],
+      ]
+      const put = async (): Promise<void> => {
+        const puts = values.map(([key, value], index) => {
+          return { key, value, options: { dueAt: now - MINUTE + index } }
+        })
+        await records.putAll(TENANT, puts)
+      }
+      const next = async (
+        maxBytes: number,
+        limit = 9,
+        prefix = '',
+      ): Promise<[string, number | undefined]> => {
+        const query = { prefix, limit, leaseMs: 5 * SECOND, maxBytes }
+        const { records: claimed, nextDueIn } = await records.claimDue(TENANT, query)
+        for (const { key, value } of claimed) assert.deepEqual(value, new Map(values).get(key))
+        return [keys(claimed).join(' '), nextDueIn]
+      }
+      await put()
+      assert.deepEqual(await next(2000), ['a/1', 0])
+      assert.deepEqual(await next(2000), ['b/1 a/2 b/2', 0])
+      assert.deepEqual(await next(401), ['a/3 a/4', 0])
+      assert.deepEqual(await next(1), ['a/5', 5 * SECOND])
+      // Of one group too, and with what is left for others.
+      await put()
+      assert.deepEqual(await next(6401, 9, 'a/'), ['a/1 a/2 a/3 a/4', 0])
+      assert.deepEqual(await next(0, 9, 'b/'), ['b/1', 0])
+      assert.deepEqual(await next(Infinity, 1), ['b/2', 0])
+      assert.deepEqual(await next(Infinity, 1), ['a/5', 5 * SECOND])
+      // 1 MiB, unless it says how many.
+      const large = ids('large', 4).map((key) => ({
+        key,
+        value: 'x'.repeat(400 * 1024),
+        options: { dueIn: 0 },
+      }))
+      await records.putAll(TENANT, large)
+      const query = { prefix: 'large', limit: 9, leaseMs: MINUTE }
+      assert.deepEqual(await claim(records, query), ['large0000', 'large0001'])
+      assert.deepEqual(await claim(records, query), ['large0002', 'large0003'])
+    },
+  )
 
   lockRules(rule)
 }

@@ -7,7 +7,7 @@
 --       put     4 key, 5 version or '', 6 packed: v value, d due at, i due in, e ends in, l labels; more triples may follow
 --       delete  4 key, 5 version or ''
 --       list    4 prefix, 5 label or '' with a space before it, 6 limit, 7 cursor or '' with a space before it
---       due     4 prefix, 5 limit, 6 ms of the lease
+--       due     4 prefix, 5 limit, 6 ms of the lease, 7 bytes of the values
 -- reply get: key and packed record, or nothing; put: for each the version, or 0; delete: 1 or 0; list: keys and packed records
 --       in turn, then the cursor or ''; due: the time, ms until the next one is due or '', keys and packed records in turn
 -- cost  O(log N) for each record; put and list remove at most 20 whose time is over; due looks at 100 to come at most,
@@ -26,15 +26,15 @@ function actions.put()
   for i = 4, #ARGV, 3 do
     local one = ARGV[i]
     local record, old = recordRead(k, one)
-    local version = record and record.n or 0
-    if ARGV[i + 1] ~= '' and tonumber(ARGV[i + 1]) ~= version then
+    if ARGV[i + 1] ~= '' and tonumber(ARGV[i + 1]) ~= (record and record.n or 0) then
       versions[#versions + 1] = 0
     else
       local m = cmsgpack.unpack(ARGV[i + 2])
+      local version = versionAfter(record, old)
       recordWrite(k, one, old, {
-        v = m.v, n = version + 1, l = m.l, d = m.d or (m.i and now + m.i) or nil, e = m.e and now + m.e or nil,
+        v = m.v, n = version, l = m.l, d = m.d or (m.i and now + m.i) or nil, e = m.e and now + m.e or nil,
       })
-      versions[#versions + 1] = version + 1
+      versions[#versions + 1] = version
     end
   end
   recordPrune(k, 20)
@@ -94,8 +94,13 @@ local function groups()
   return found
 end
 
--- Adds the due records of a group, at most `most`, longest due first.
-local function addDue(due, set, most)
+-- The bytes of a value, which stands behind a letter.
+local function sizeOf(record)
+  return #record.v - 1
+end
+
+-- Adds the due records of a group, longest due first: at most `most`, and none behind the one that is too much for the bytes.
+local function addDue(due, set, most, bytes)
   local from, found = 0, 0
   while found < most do
     local page = C('ZRANGEBYSCORE', set, '-inf', now, 'LIMIT', from, 100)
@@ -104,7 +109,8 @@ local function addDue(due, set, most)
       if record then
         due[#due + 1] = { one, record }
         found = found + 1
-        if found == most then return end
+        bytes = bytes - sizeOf(record)
+        if found == most or (bytes < 0 and found > 1) then return end
       end
     end
     if #page < 100 then return end
@@ -125,18 +131,21 @@ local function nextDueIn(set)
 end
 
 function actions.due()
-  local limit, lease, due = tonumber(ARGV[5]), tonumber(ARGV[6]), {}
+  local limit, lease, bytes, due = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), {}
   local from = groups()
-  for _, group in ipairs(from) do addDue(due, k.due .. group, limit + 1) end
+  for _, group in ipairs(from) do addDue(due, k.due .. group, limit + 1, bytes) end
   if #from > 1 then
     table.sort(due, function(a, b)
       if a[2].d ~= b[2].d then return a[2].d < b[2].d end
       return a[1] < b[1]
     end)
   end
-  local out, nextIn = { int(now), '' }, math.huge
+  local out, nextIn, taken = { int(now), '' }, math.huge, 0
   for i = 1, math.min(limit, #due) do
     local one, record = due[i][1], due[i][2]
+    bytes = bytes - sizeOf(record)
+    if bytes < 0 and taken > 0 then break end
+    taken = i
     record.n = record.n + 1
     record.d = now + lease
     guard()
@@ -146,7 +155,7 @@ function actions.due()
     out[#out + 1] = one
     out[#out + 1] = packed
   end
-  if #due > limit then
+  if #due > taken then
     nextIn = 0
   else
     for _, group in ipairs(from) do nextIn = math.min(nextIn, nextDueIn(k.due .. group)) end

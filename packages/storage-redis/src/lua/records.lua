@@ -24,8 +24,26 @@ local function recordRead(k, key)
   return record, record
 end
 
+-- The highest version of a record that was removed.
+local removed
+local function lastRemoved()
+  removed = removed or tonumber(C('HGET', S .. 'meta', 'version') or 0)
+  return removed
+end
+
+-- The version of what is put over a record, or makes one, perhaps anew: then it is beyond all that one of the key may have
+-- had. @param record what is there; `old` what is stored, even when its time is over
+local function versionAfter(record, old)
+  if record then return record.n + 1 end
+  return math.max(lastRemoved() + 1, old and old.n + 1 or 1, math.floor(now * 1000))
+end
+
 local function recordDrop(k, key, record)
   C('HDEL', k.all, key)
+  if record.n and record.n > lastRemoved() then
+    removed = record.n
+    C('HSET', S .. 'meta', 'version', int(removed))
+  end
   C('ZREM', k.keys, key)
   C('ZREM', k.due .. groupOf(key), key)
   C('ZREM', k.ends, key)

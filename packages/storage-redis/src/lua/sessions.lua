@@ -29,8 +29,8 @@ end
 local function register(s)
   local k = recordKeys(given(s).tenant)
   local key = 'node:' .. s.id
-  local _, old = recordRead(k, key)
-  recordWrite(k, key, old, { v = 't' .. given(s).node, n = (old and old.n or 0) + 1, e = now + given(s).ttl })
+  local record, old = recordRead(k, key)
+  recordWrite(k, key, old, { v = 't' .. given(s).node, n = versionAfter(record, old), e = now + given(s).ttl })
 end
 
 local function beat(s)

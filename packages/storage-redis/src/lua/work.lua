@@ -144,13 +144,13 @@ local function step()
     status = 1
     claimed = general().entriesAfter(s, tonumber(ARGV[3]))
     want = 0
-    -- It claims again, and finds only another `again` if it is handed something meanwhile.
-    guard()
-    C('HDEL', Q .. 'idle', id)
+    -- It claims again, and finds only another `again` if it is handed something meanwhile. But when this was a request that
+    -- came late, nobody asks again, so whoever sleeps is still woken.
+    if C('HEXISTS', Q .. 'idle', id) == 1 then setIdle('0') end
   end
   if want == 0 then
     -- Whoever is among the idle tells how many tasks it could start by now, and is told of others.
-    if ARGV[13] ~= '' and C('HEXISTS', Q .. 'idle', id) == 1 then
+    if status == 0 and ARGV[13] ~= '' and C('HEXISTS', Q .. 'idle', id) == 1 then
       setIdle(ARGV[13])
       if ARGV[13] ~= '0' then return nil end
     end
