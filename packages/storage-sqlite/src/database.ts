@@ -214,22 +214,30 @@ export class Database {
 
   /** Repeats what failed because others were writing, with pauses of random length, for up to 10 s. */
   patiently<T>(action: () => T): Promise<T> {
-    return this.#repeat(action, (error) => error.retryable)
+    return this.#repeat(action, (error, waited) => error.retryable && waited <= PATIENCE)
   }
 
-  /** Waits only for the handle's owner to end his transaction. Whoever calls repeats everything else himself. */
-  politely<T>(action: () => T): Promise<T> {
-    return this.#repeat(action, (error) => error.message.includes(OCCUPIED))
+  /**
+   * Waits for the handle's owner to end his transaction, and for others that write a while only: whoever calls repeats
+   * everything else himself.
+   *
+   * @param patience ms. Default: 0
+   */
+  politely<T>(action: () => T, patience = 0): Promise<T> {
+    return this.#repeat(
+      action,
+      (error, waited) =>
+        error.retryable && waited <= (error.message.includes(OCCUPIED) ? PATIENCE : patience),
+    )
   }
 
-  async #repeat<T>(action: () => T, again: (error: NeoTaskError) => boolean): Promise<T> {
+  async #repeat<T>(action: () => T, again: (error: NeoTaskError, waited: number) => boolean): Promise<T> {
     const start = this.clock.monotonic()
     for (let turn = 0; ; turn++) {
       try {
         return action()
       } catch (error) {
-        if (!(error instanceof NeoTaskError) || !again(error)) throw error
-        if (this.clock.monotonic() - start > PATIENCE) throw error
+        if (!(error instanceof NeoTaskError) || !again(error, this.clock.monotonic() - start)) throw error
       }
       const pause = Math.min(100, 2 ** Math.min(turn, 7)) * (0.5 + Math.random())
       await new Promise<void>((done) => this.clock.after(pause, done, { hold: true }))

@@ -1,4 +1,5 @@
 /** Several processes on one file. */
+import { TaskPool } from '@neotask/core'
 import Sqlite from 'better-sqlite3'
 import { execFile, spawn } from 'node:child_process'
 import { existsSync, mkdtempSync, rmSync } from 'node:fs'
@@ -125,5 +126,36 @@ test('a call that meets a long transaction says so at once when its caller repea
   other.close()
   await paused
   expect((await storage.queue.counts(ref)).paused).toBe(true)
+  await storage.close()
+})
+
+test('a node that meets a transaction of less than a second waits for it, and tells nobody of trouble', async () => {
+  const storage = sqliteStorage(path)
+  let begun = (): void => {}
+  const isRunning = new Promise<void>((resolve) => (begun = resolve))
+  let end = (): void => {}
+  const held = new Promise<void>((resolve) => (end = resolve))
+  const pool = new TaskPool({
+    storage,
+    executor: async (n: number) => {
+      begun()
+      await held
+      return n + 1
+    },
+  })
+  const errors: unknown[] = []
+  pool.on('pool.error', ({ error }) => errors.push(error))
+  const id = await pool.submit(1)
+  await isRunning
+  const other = new Sqlite(path)
+  other.exec('BEGIN IMMEDIATE')
+  // Its end is to be written now.
+  end()
+  await new Promise((resolve) => setTimeout(resolve, 500))
+  other.exec('COMMIT')
+  other.close()
+  expect(await pool.waitForResult(id)).toBe(2)
+  expect(errors).toEqual([])
+  await pool.close()
   await storage.close()
 })

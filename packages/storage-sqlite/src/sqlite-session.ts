@@ -37,6 +37,11 @@ import { drainSome, hasOnlyDue, nextDueIn } from './upkeep-steps.js'
 export const WORK = 250
 /** Due tasks, deadlines, members and lost entries that one claim deals with, of each. */
 const PIECE = 200
+/**
+ * ms for which a call waits for others that write before its node tells of it. A checkpoint that begins the log anew holds
+ * them all up for as long as the disk takes, and that is no trouble.
+ */
+const WORK_PATIENCE = 1000
 /** Records that one renewal removes. */
 const RENEWAL_PRUNE = 100
 const SHORTEST_TTL = 1000
@@ -112,7 +117,7 @@ export class SqliteSession implements SessionFace {
         if (error instanceof NeoTaskError || request.settlements.length === 0) throw error
         return once(true)
       }
-    })
+    }, WORK_PATIENCE)
     if (idle !== 'as before') this.#notices.setIdle(request.session, idle)
     if (effects) this.#notices.deliver(effects)
     return reply
