@@ -233,7 +233,7 @@ const dueAtOnceOn: Measure = (peer, { port }) =>
     },
     // The others are told a delay, and not an instant.
     peer === PEERS['neotask'] ? 0 : 1,
-    6000,
+    4000,
   )
 
 const bytesWaiting: Measure = async (peer, server) => {

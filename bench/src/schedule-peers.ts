@@ -28,6 +28,8 @@ export interface Scheduler {
   readonly many?: number
   /** ms that it takes at most to create 10 000. Default: 20 000. */
   readonly lead?: number
+  /** The same for 10 000 tasks. Default: 20 000. */
+  readonly tasksLead?: number
   open(fired: Fired): Promise<Timetable>
 }
 
@@ -39,6 +41,7 @@ function neotask(open?: () => Storage): Scheduler {
   return {
     early: 0,
     lead: 10_000,
+    tasksLead: 4000,
     async open(fired) {
       const storage = open?.()
       const pool = new TaskPool({
@@ -120,7 +123,7 @@ export const croner: Scheduler = {
 /** The least: a timer of Node for each, which keeps and decides nothing. */
 export const timers: Scheduler = {
   early: 1,
-  lead: 10_000,
+  tasksLead: 4000,
   async open(fired) {
     let isOpen = true
     const at = (i: number, instant: number, then?: () => void): void => {

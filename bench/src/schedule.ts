@@ -346,7 +346,7 @@ const tasksAtOnce: Measure = (scheduler) =>
       }
     },
     scheduler.early,
-    Math.min(LEAD, scheduler.lead ?? LEAD),
+    scheduler.tasksLead ?? LEAD,
   )
 
 const latency = { unit: 'ms', better: 'less' } as const
