@@ -69,9 +69,9 @@ export function drainSome(step: Step, limit: number): boolean {
   return (told > 0 && hasCascades(step)) || (swept > 0 && hasSweeps(step))
 }
 
-/** Whether tasks that are due would become ready before all else: nothing is ready, and nothing else is to be done. */
+/** Whether tasks are due, while nothing is ready and nothing else is to be done. */
 export function hasOnlyDue(step: Step): boolean {
-  if (step.paused || (step.counts[PENDING] ?? 0) > 0 || (step.counts[SCHEDULED] ?? 0) === 0) return false
+  if (step.paused || (step.counts[PENDING] ?? 0) > 0 || !(firstDue(step) <= step.now)) return false
   return !hasCascades(step) && !hasSweeps(step) && step.db.get(PASSED, step.q, step.now, 1) === undefined
 }
 
@@ -79,9 +79,12 @@ export function hasOnlyDue(step: Step): boolean {
 export function nextDueIn(step: Step): number | undefined {
   const { db, effects, now } = step
   if (effects.backlog) return 0
-  const due =
-    (step.counts[SCHEDULED] ?? 0) > 0 ? db.get<[number]>(NEXT_DUE, step.place(SCHEDULED))?.[0] : undefined
-  const deadline = db.get<[number]>(NEXT_DEADLINE, step.q)?.[0]
-  if (due === undefined && deadline === undefined) return undefined
-  return Math.max(0, Math.min(due ?? Infinity, deadline ?? Infinity) - now)
+  const next = Math.min(firstDue(step), db.get<[number]>(NEXT_DEADLINE, step.q)?.[0] ?? Infinity)
+  return next === Infinity ? undefined : Math.max(0, next - now)
+}
+
+/** The instant at which the first scheduled task is due. */
+function firstDue(step: Step): number {
+  if ((step.counts[SCHEDULED] ?? 0) === 0) return Infinity
+  return step.db.get<[number]>(NEXT_DUE, step.place(SCHEDULED))?.[0] ?? Infinity
 }
