@@ -1936,11 +1936,14 @@ local lost = {}
 if ARGV[7] ~= '' then`,
     PARTS.records,
     `local guards = cmsgpack.unpack(ARGV[7])
-local k = recordKeys(guards[1])
+local k, versions = recordKeys(guards[1]), {}
 for i = 2, #guards, 3 do
 local key = guards[i + 1]
+if versions[key] == nil then
 local record = recordRead(k, key)
-if not record or record.n ~= guards[i + 2] then lost[guards[i] + 1] = key end
+versions[key] = record and record.n or false
+end
+if versions[key] ~= guards[i + 2] then lost[guards[i] + 1] = key end
 end
 end
 local ids = {}

@@ -27,11 +27,15 @@ local lost = {}
 if ARGV[7] ~= '' then
   --! records
   local guards = cmsgpack.unpack(ARGV[7])
-  local k = recordKeys(guards[1])
+  -- Many tasks may come from one claim, whose record may be large.
+  local k, versions = recordKeys(guards[1]), {}
   for i = 2, #guards, 3 do
     local key = guards[i + 1]
-    local record = recordRead(k, key)
-    if not record or record.n ~= guards[i + 2] then lost[guards[i] + 1] = key end
+    if versions[key] == nil then
+      local record = recordRead(k, key)
+      versions[key] = record and record.n or false
+    end
+    if versions[key] ~= guards[i + 2] then lost[guards[i] + 1] = key end
   end
 end
 
