@@ -19,7 +19,7 @@ import type { Dependencies, Encoded, Guard, QueueRef, Storage } from './storage.
 import { insideOf, TaskPool } from './task-pool.js'
 
 export { checkBoolean, checkInstant, checkInteger, checkKeys, checkObject, oneOf } from './checks.js'
-export { checkTaskId } from './task.js'
+export { checkTaskId, LATEST } from './task.js'
 export { TimeWheel } from './time-wheel.js'
 
 /** A task as it will be stored, but for its id. */

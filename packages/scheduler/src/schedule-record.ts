@@ -9,7 +9,7 @@
  */
 import { createHash } from 'node:crypto'
 import { MAX_PRIORITY, NeoTaskError, type Encoded } from '@neotask/core'
-import type { PreparedTask } from '@neotask/core/tier'
+import { LATEST, type PreparedTask } from '@neotask/core/tier'
 import {
   CODES,
   MISSED,
@@ -20,7 +20,7 @@ import {
   type Entry,
   type Schedule,
 } from './schedule.js'
-import { LATEST, LONGEST_INTERVAL, SHORTEST_INTERVAL } from './timing.js'
+import { LONGEST_INTERVAL, SHORTEST_INTERVAL } from './timing.js'
 
 /** The version of the stored format. */
 const FORMAT = 1

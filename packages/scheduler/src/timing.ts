@@ -3,6 +3,7 @@
  *
  * Pure: every question takes the time as an argument. Slots of an interval are anchor + n × every, so they never drift.
  */
+import { LATEST } from '@neotask/core/tier'
 import { parseCron, type Cron } from './cron.js'
 
 /** What gives the slots, as it is stored. */
@@ -26,8 +27,6 @@ const SECOND = 1000
 /** Bounds of an interval, ms: the longest is a hundred years. */
 export const SHORTEST_INTERVAL = 100
 export const LONGEST_INTERVAL: number = 36_525 * 86_400_000
-/** The last instant that a Date can hold, ms. */
-export const LATEST = 8.64e15
 
 export class Slots {
   readonly #cron: Cron | undefined
