@@ -11,13 +11,13 @@
  * - a slot has one task id, so what was enqueued is not enqueued again (`known`), also after its end, for 24 h at least
  * - a slot that would be left out now (late by now, or its predecessor has not ended *yet*) and yet has a task was fired by
  *   whoever died: {@link decide} looks for that task, and takes the slot for fired
- * - `skip`, `bufferOne`: what counts is the task of the last slot that the *record* knows, and that does not move before the
- *   put. A repeat finds it in the same state or in a later one: a slot that was to be left out may be fired after all,
- *   never the other way round
+ * - `skip`, `bufferOne`: what counts is the task of the last slot that the *record* knows, which does not move before the put,
+ *   or of a later one that whoever died had fired. A repeat finds it in the same state or in a later one: a slot that was to
+ *   be left out may be fired after all, never the other way round
  * - `cancelRunning`: a cancel of what has ended changes nothing
  * - `maxRuns`: runs are counted by the put alone, and a task that was known counts like a new one
  *
- * The put holds for the version of the claim only. When somebody else has changed the record meanwhile (a pause, an
+ * The tasks and the put hold for the version of the claim only. When somebody else has changed the record meanwhile (a pause, an
  * update), {@link advance} is applied to what it is now, if it still waits for the same slot; if not, somebody was faster,
  * and said the same.
  */
@@ -70,8 +70,10 @@ export function planOf(schedule: Schedule, now: number): Plan {
   } else if (policy !== 'skip') {
     again = policy.catchUp === 0 ? [] : late.slice(-policy.catchUp)
   }
-  const missed = late.slice(0, late.length - again.length)
-  return { schedule, wanted: [...again, ...inTime], missed, following }
+  const fired = new Set([...again, ...inTime].slice(-MOST_AT_ONCE))
+  const wanted = due.filter((slot) => fired.has(slot))
+  const missed = due.filter((slot) => !fired.has(slot))
+  return { schedule, wanted, missed, following }
 }
 
 function isTooLate(schedule: Schedule, slot: number, following: number | undefined, now: number): boolean {

@@ -299,6 +299,23 @@ describe('the missed policy', () => {
     expect(await world.tasks('s')).toEqual(Array.from({ length: 300 }, (_, n) => (n + 1) * SECOND))
   })
 
+  it('fires a thousand at once at most, the newest', async () => {
+    const first = world.node()
+    await first.scheduler.submitInterval('x', '1s', {
+      id: 's',
+      missed: 'skip',
+      tolerance: '2h',
+      maxRuns: 5000,
+    })
+    first.die()
+    world.clock.leap(HOUR)
+    const second = world.node({ concurrency: 0 })
+    await second.pool.start()
+    await world.advance(10)
+    expect(await second.pool.counts()).toMatchObject({ pending: 1000 })
+    expect(await second.pool.getStatus(`s~${world.at(HOUR)}`)).toBe('pending')
+  })
+
   it('asks for few tasks after a long time, however many slots were missed', async () => {
     const first = world.node()
     for (let i = 0; i < 20; i++) await first.scheduler.submitCron('x', '* * * * *', { id: `s${i}` })
